@@ -26,6 +26,7 @@ TIMEOUT: int
 STALLED: int
 TASK_REPORTED: int
 MAX_THREADS: int
+KEEP_GIL_WORK: int
 UNSUPPORTED: int
 NO_DRIVER: int
 WRONG_DEVICE: int
@@ -277,6 +278,8 @@ class Program:
     names: tuple[tuple[str, ...], tuple[str, ...]] | None
     @property
     def tables(self) -> bytes: ...
+    @property
+    def releases_gil(self) -> bool: ...
     @property
     def is_inline(self) -> bool: ...
     def set_order(self, order: Buffer, workers: int, /) -> None: ...

@@ -1,15 +1,18 @@
 """Device programs with symbolic sizes against static ones of the same sizes, on a GPU.
 
 `python benchmarks/gpu/sizes.py` prints a table: for each program and size the time of the static
-program on the device, the ratio of the symbolic one to it, and how much longer its first call with
-this size takes than a later one. A time is the least of some turns of many calls that are enqueued
-together, with all arrays on the device.
+program on the device, the ratio of the symbolic one to it, the ratio of a file with code for all
+sizes and for these ones (`specialize=`), and how much longer the first call of the symbolic program
+with this size takes than a later one. A time is the least of some turns of many calls that are
+enqueued together, with all arrays on the device.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ import nova
 from nova.core.dtypes import dtype as as_dtype
 
 CALLS, TURNS = 50, 5
+DEVICE = "cuda"
+OPTIONS: dict[str, Any] = {"target": "cuda"}
 B = nova.dim("B", min=1, max=65536)
 
 # Name -> function, the shapes of its arguments, their dtype, and the sizes of B.
@@ -43,9 +48,22 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]], str, tuple[int
 }
 
 
-def compiled(function: Callable[..., Any], shapes: list[tuple[Any, ...]], dtype: str) -> Any:
+def compiled(
+    function: Callable[..., Any],
+    shapes: list[tuple[Any, ...]],
+    dtype: str,
+    specialize: list[int] | None = None,
+) -> Any:
     inputs = [nova.input(shape, dtype, name=f"x{i}") for i, shape in enumerate(shapes)]
-    return nova.compile(function(*inputs), inputs=inputs, target="cuda")
+    return nova.compile(function(*inputs), inputs=inputs, specialize=specialize, **OPTIONS)
+
+
+def from_file(program: Any) -> Any:
+    """The program, saved and loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.nova"
+        program.save(path)
+        return nova.load(path, device=DEVICE)
 
 
 def seconds(program: Any, arrays: list[Any], calls: int) -> float:
@@ -58,26 +76,30 @@ def seconds(program: Any, arrays: list[Any], calls: int) -> float:
 
 
 def main() -> None:
-    print(f"{'program':16} {'B':>5} {'static us':>10} {'ratio':>6} {'first call +us':>15}")
+    titles = f"{'static us':>10} {'ratio':>6} {'specialized':>12} {'first call +us':>15}"
+    print(f"{'program':16} {'B':>5} {titles}")
     rng = np.random.default_rng(0)
     for name, (function, shapes, dtype, sizes) in CASES.items():
         symbolic = compiled(function, shapes, dtype)
+        specialized = from_file(compiled(function, shapes, dtype, list(sizes)))
         for size in sizes:
             static_shapes = [tuple(size if n is B else n for n in shape) for shape in shapes]
             static = compiled(function, static_shapes, dtype)
             arrays = [
                 nova.to_device(
-                    rng.standard_normal(shape, np.float32).astype(as_dtype(dtype).numpy), "cuda"
+                    rng.standard_normal(shape, np.float32).astype(as_dtype(dtype).numpy),
+                    DEVICE,
                 )
                 for shape in static_shapes
             ]
             first = seconds(symbolic, arrays, 1)
-            programs = (static, symbolic)
+            programs = (static, symbolic, specialized)
             for program in programs:
                 seconds(program, arrays, 3)
             again = seconds(symbolic, arrays, 1)
             times = [min(seconds(p, arrays, CALLS) for _ in range(TURNS)) for p in programs]
             row = f"{name:16} {size:5} {times[0] * 1e6:10.1f} {times[1] / times[0]:6.3f}"
+            row += f" {times[2] / times[0]:12.3f}"
             print(f"{row} {(first - again) * 1e6:15.0f}", flush=True)
 
 

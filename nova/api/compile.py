@@ -23,7 +23,7 @@ from nova.api.program_cache import (
     compiler_version,
     memory_cache_info,
 )
-from nova.api.specialize import read_specialize, specialize_on_device
+from nova.api.specialize import read_specialize
 from nova.core.location import user_location
 from nova.core.settings import Settings, current_settings
 from nova.core.targets import parse_target
@@ -233,10 +233,7 @@ def compile_plan(
     def program(launch: str) -> Compiled:
         launched = replace(settings, launch=launch)
         job = CompileJob.of_plan(plan, launched, device, foreign=is_text)
-        compiled = PROGRAMS.get(job, name)
-        if settings.specialize and device is not None:
-            specialize_on_device(compiled, plan, launched, device)
-        return compiled
+        return PROGRAMS.get(job, name)
 
     return auto_launch(program) if settings.launch == "auto" else program(settings.launch)
 

@@ -22,14 +22,12 @@ from nova.core.sizes import Dim
 from nova.errors import AttributeValueError, NovaError
 from nova.plan.specialize import specialize_plan
 from nova.runtime.executor import Executable
-from nova.runtime.gpu_executor import DeviceExecutable
 from nova.runtime.symbolic_program import SymbolicProgram
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from nova.api.compiled import Compiled
-    from nova.plan import Plan
 
 _HINT = "write specialize=[128] for one dim, [(1, 128)] in the order of the names of the dims, or "
 _HINT += '[{"B": 1, "S": 128}]'
@@ -91,34 +89,6 @@ def fitting(value: Any, dims: Sequence[Dim]) -> list[Any]:
 
 def _bad_value(message: str, hint: str) -> AttributeValueError:
     return AttributeValueError(message, where=str(user_location()), hint=hint)
-
-
-def specialize_on_device(
-    program: Compiled, plan: Plan, settings: Settings, device: str | None
-) -> None:
-    """Compile static programs for the sizes of `settings`, for calls of a program on a device.
-
-    They have code and constants of their own on the device, and are not in the file of `program`.
-    """
-    from nova.api.compile import compile_settings  # which imports this module
-
-    executable = program._executable
-    if not isinstance(executable, DeviceExecutable):
-        return  # no such device is here: a call says so
-    native = executable.program
-    for sizes in settings.specialize:
-        if native.has_code_for(sizes):
-            continue
-        named = native.named(sizes)
-        static = compile_settings(
-            specialize_plan(plan, named),
-            replace(settings, specialize=()),
-            f"{program.name} [{', '.join(f'{name}={size}' for name, size in named.items())}]",
-            device,
-            foreign=program.is_foreign,
-        )
-        # Another object than that of the static program, which has its own name in traces.
-        native.use(sizes, DeviceExecutable(static.artifact, executable.device).program)
 
 
 # --- sizes that are used often --------------------------------------------------------------------

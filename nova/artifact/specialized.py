@@ -38,8 +38,13 @@ class Specialized:
         """What the symbols of its kernels end in."""
         return f".{'_'.join(map(str, self.sizes))}"
 
+    @property
+    def device_suffix(self) -> str:
+        """What the symbols of its kernels for a device end in; names of PTX have no dots."""
+        return f"${'_'.join(map(str, self.sizes))}"
+
     def renamed(self, suffix: str) -> Specialized:
-        """The same with `suffix` appended to the symbols of its kernels."""
+        """The same with `suffix` appended to the symbols of its kernels for the host."""
         return replace(self, tables=self.tables.renamed(suffix))
 
 

@@ -169,12 +169,16 @@ class Tables:
     scratch_size: int = 0
     regions: tuple[Tables, ...] = ()
 
-    def renamed(self, suffix: str) -> Tables:
-        """The same tables with `suffix` appended to the symbol of every linked kernel."""
-        kernels = tuple(
-            replace(k, symbol=k.symbol + suffix) if k.is_linked else k for k in self.kernels
-        )
-        regions = tuple(region.renamed(suffix) for region in self.regions)
+    def renamed(self, suffix: str, device_suffix: str = "") -> Tables:
+        """The same tables with `suffix` appended to the symbol of every linked kernel, and
+        `device_suffix` to that of every kernel with code for a device."""
+
+        def of_kernel(kernel: KernelSpec) -> KernelSpec:
+            more = device_suffix if kernel.device is not None else suffix * kernel.is_linked
+            return replace(kernel, symbol=kernel.symbol + more) if more else kernel
+
+        kernels = tuple(map(of_kernel, self.kernels))
+        regions = tuple(region.renamed(suffix, device_suffix) for region in self.regions)
         return replace(self, kernels=kernels, regions=regions)
 
     def region(self, number: int) -> Tables:

@@ -235,7 +235,8 @@ def check_devices(variants: Iterable[Variant], images: Iterable[DeviceImage]) ->
         target_images = [image for image in images if image.arch == variant.cpu]
         if not target_images:
             raise CodegenError(f"no device image is for {variant.cpu}, the target of a variant")
-        symbols = variant.tables.device_symbols
+        tables = (variant.tables, *(code.tables for code in variant.specialized))
+        symbols = [symbol for part in tables for symbol in part.device_symbols]
         for image in target_images:
             check_image(image, symbols)
 

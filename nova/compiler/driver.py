@@ -76,8 +76,7 @@ def build(
         entry = queue.submit(partial(_prepare_entry, [settings], arguments, ranks))
         module = start_from_plan(plan, recorder, context)
         codes = _compile_targets(module, [settings], recorder, "nova", bar, queue)
-        # Those of a device are programs of their own (nova/api/specialize.py).
-        if settings.specialize and not parse_target(settings.target).is_device:
+        if settings.specialize:
             codes = tuple(_specialized(code, plan, settings, queue) for code in codes)
         started = time.perf_counter()
         entry.result()
@@ -90,7 +89,7 @@ def build(
 def _specialized(code: TargetCode, plan: Plan, settings: Settings, queue: WorkQueue) -> TargetCode:
     """The code of a program with symbolic sizes, with code for the sizes of `settings`."""
     variant = code.variant
-    constants, parts = bytearray(variant.constants), []
+    constants, parts, images = bytearray(variant.constants), [], []
     for sizes in settings.specialize:
         named = {dim.name: size for dim, size in zip(plan.dims, sizes, strict=True)}
         recorder = Recorder()  # the texts of the file are those of the program for all sizes
@@ -104,11 +103,15 @@ def _specialized(code: TargetCode, plan: Plan, settings: Settings, queue: WorkQu
             offset = len(constants)
             constants = constants + data
         part = Specialized(sizes, shift_constants(static.variant.tables, offset), ())
-        renamed = part.renamed(part.suffix)
-        parts.append(replace(renamed, objects=static.variant.objects))
-    return replace(
-        code, variant=replace(variant, constants=bytes(constants), specialized=tuple(parts))
-    )
+        tables = part.tables.renamed(part.suffix, part.device_suffix)
+        parts.append(replace(part, tables=tables, objects=static.variant.objects))
+        images.append((part.device_suffix, static.images))
+    variant = replace(variant, constants=bytes(constants), specialized=tuple(parts))
+    if not code.images:
+        return replace(code, variant=variant)
+    from nova.compiler.gpu.join_sizes import join_images  # only for devices
+
+    return replace(code, variant=variant, images=join_images(code.images, images))
 
 
 @paused_gc()

@@ -23,9 +23,6 @@ from nova.runtime.failures import make_reporter
 from nova.runtime.sized_specs import SizedSpecs, static_specs
 from nova.runtime.symbolic_program import SymbolicProgram
 
-# Below this many scalar operations a run is shorter than releasing the GIL.
-_KEEP_GIL_WORK = 200_000
-
 
 class Executable:
     """A loaded artifact: `variant` is the index of the selected one, `device_name` its device."""
@@ -40,9 +37,8 @@ class Executable:
         if enabled("load"):
             log("load", self.why)
         block = file.tables(self.variant)
-        self.workspace_size, work = read_header(block)
+        self.workspace_size, _ = read_header(block)
         self._image = load_image(artifact, self.variant)
-        self._release_gil = work > _KEEP_GIL_WORK
         self._report = make_reporter(artifact, self.variant)
         symbolic = file.symbolic(self.variant)
         self.program: Any = (
@@ -71,6 +67,7 @@ class Executable:
         outputs: SizedSpecs,
     ) -> _native.Program:
         """The native program of a block of tables, with the values of `sizes` if it loads any."""
+        _, work = read_header(block)
         try:
             return _native.Program(
                 self._image,
@@ -79,7 +76,7 @@ class Executable:
                 args.rows,
                 outputs.rows,
                 make_converter(args, outputs),
-                self._release_gil,
+                work > _native.KEEP_GIL_WORK,
                 self._report,
                 sizes,
             )

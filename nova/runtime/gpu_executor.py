@@ -72,6 +72,7 @@ class DeviceExecutable(Executable):
                 self.manifest.args,
                 self.manifest.outputs,
                 self._make_program,
+                artifact.file.specialized(self.variant),
                 max_workspace=Settings.of(self.spec.options).max_workspace,
                 on_device=True,
             )

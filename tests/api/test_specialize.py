@@ -226,20 +226,76 @@ def test_code_for_other_sizes_is_refused(monkeypatch: pytest.MonkeyPatch):
 # --- devices --------------------------------------------------------------------------------------
 
 
-def test_a_device_has_static_programs_for_listed_sizes(tmp_path: Path):
-    options = {"target": "cuda:sm_80", "run_mode": "sim"}
+@pytest.mark.parametrize("launch", ["graph", "persistent"])
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a"])
+def test_a_file_for_a_device_has_code_for_listed_sizes(tmp_path: Path, target: str, launch: str):
+    options = {"target": target, "run_mode": "sim", "launch": launch}
     program = classifier([8, {"B": 1}], **options)
-    assert program.cache_info().specialized == ("B=8", "B=1")
     assert classifier(**options).cache_info().specialized == ()
-    for n, code in ((1, "specialized"), (3, "symbolic"), (8, "specialized")):
-        x = batch(n)
-        with nova.trace() as trace:
-            result = program(x, W)
-        np.testing.assert_allclose(result, reference(x), rtol=1e-4, atol=1e-5)
-        [run] = trace.runs
-        assert str(run.program).endswith(f" [B={n}, {code}]")
-    # Files have the code for all sizes.
     program.save(tmp_path / "p.nova", weights="embed")
     loaded = nova.load(tmp_path / "p.nova", device="sim")
-    assert loaded.cache_info().specialized == ()
+    for run, arguments in ((program, (W,)), (loaded, ())):
+        assert run.cache_info().specialized == ("B=8", "B=1")
+        for n, code in ((1, "specialized"), (3, "symbolic"), (8, "specialized"), (9, "symbolic")):
+            x = batch(n)
+            with nova.trace() as trace:
+                result = run(x, *arguments)
+            np.testing.assert_allclose(result, reference(x), rtol=1e-4, atol=1e-5)
+            [timed] = trace.runs
+            assert str(timed.program).endswith(f" [B={n}, {code}]")
+
+
+def test_a_device_runs_the_kernels_of_the_static_program():
+    options = {"target": "cuda:sm_80", "run_mode": "sim"}
+    x, w = nova.input((8, 16), name="x"), nova.tensor(W, name="w")
+    y = nova.softmax(x @ w + np.arange(8, dtype="f4"), axis=-1) / 8.0
+    static = nova.compile(y, inputs=[x], params=[w], **options)
+    program, array = classifier([8], **options), batch(8)
+    assert np.array_equal(program(array, W), static(array, W))
+    [(sizes, block)] = program.artifact.file.specialized(0)
+    kernels = unpack_tables(block).kernels
+    assert sizes == (8,) and kernels and all(k.symbol.endswith("$8") for k in kernels)
+    expected = [k.symbol for k in static.artifact.tables(0).kernels]
+    assert [k.symbol.removesuffix("$8") for k in kernels] == expected
+
+
+def test_a_device_program_from_the_disk_cache_keeps_its_code(tmp_path: Path):
+    options = {"target": "cuda:sm_80", "run_mode": "sim"}
+    with knobs.override(cache_dir=tmp_path / "cache", cache=True):
+        classifier([4], **options)
+        clear_memory_cache()
+        again = classifier([4], **options)
+        assert again.origin == "disk"
+        again.save(tmp_path / "p.nova", weights="embed")  # linked again
+    x, loaded = batch(4), nova.load(tmp_path / "p.nova", device="sim")
+    assert again.cache_info().specialized == loaded.cache_info().specialized == ("B=4",)
     np.testing.assert_allclose(loaded(x), reference(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_device_has_code_for_sizes_of_loops(tmp_path: Path):
+    """Two dims, a loop with a body of kernels, and constants of both codes."""
+    x = nova.input((B, S, 4), name="x")
+    table = np.arange(32, dtype="f4").reshape(8, 4)
+
+    def step(carry, row):
+        carry = nova.tanh(carry + row) * table[3]
+        return carry, carry.sum(axis=-1)
+
+    last, rows = nova.scan(step, x[0] * 0, x)
+    outputs = [last, rows + float(table.sum())]
+    program = nova.compile(
+        outputs, inputs=[x], specialize=[(3, 5)], target="cuda:sm_80", run_mode="sim"
+    )
+    program.save(tmp_path / "p.nova")
+    loaded = nova.load(tmp_path / "p.nova", device="sim")
+    assert loaded.cache_info().specialized == ("B=3, S=5",)
+    for b, s in ((3, 5), (5, 3), (3, 5)):
+        array = RNG.normal(size=(b, s, 4)).astype("f4")
+        carry, sums = np.zeros((s, 4), "f4"), []
+        for row in array:
+            carry = np.tanh(carry + row) * table[3]
+            sums.append(carry.sum(axis=-1) + table.sum())
+        for run in (program, loaded):
+            actual = run(array)
+            np.testing.assert_allclose(actual[0], carry, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(actual[1], np.array(sums), rtol=1e-4, atol=1e-4)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import nova
+from nova.artifact.device_image import DeviceImage
 from nova.compiler.gpu import emit_ptx
+from nova.compiler.gpu.join_sizes import add_suffix, join_images
 
 
 def _program() -> nova.Compiled:
@@ -38,3 +40,53 @@ def test_a_text_with_other_functions_stays_whole(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(emit_ptx, "_PART", 1)
     text = "define ptx_kernel void @a() {\n}\n\ndefine void @b() {\n}\n"
     assert emit_ptx.split_kernels(text) == [text]
+
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+
+	// .globl	scale
+.extern .shared .align {align} .b8 memory[];
+.global .align 4 .f32 table[2] = {{0f3F800000, 0f40000000}};
+.shared .align 8 .b8 tile[64];
+.func (.param .b32 result) half(
+	.param .b32 half_param_0
+)
+{{
+	ret;
+}}
+.visible .entry scale(
+	.param .u64 scale_param_0
+)
+{{
+$L__scale:
+	ld.global.f32 %table, [table+4];
+	st.shared.f32 [memory], %table;
+	mov.u64 %rd1, tile;
+	call.uni (result), half, (%table);
+	bra $L__scale;
+}}
+"""
+
+
+def test_a_suffix_renames_what_a_module_defines() -> None:
+    text = add_suffix(PTX.format(align=16), "$8")
+    for name in ("scale$8(", "table$8[2]", "[table$8+4]", "tile$8[64]", " tile$8;", " half$8("):
+        assert name in text
+    assert "(result), half$8, (%table)" in text
+    # Names of a function's own, and the shared memory of all kernels.
+    for name in ("scale_param_0", "half_param_0", "$L__scale:", "%table,", "[memory]", "memory[]"):
+        assert name in text
+    assert add_suffix(text, "") == text
+
+
+def test_code_for_sizes_is_joined_to_one_module() -> None:
+    images = [DeviceImage("ptx", "sm_80", PTX.format(align=n).encode()) for n in (4, 16, 8)]
+    [image] = join_images(images[:1], [("$1_2", images[1:2]), ("$3_4", images[2:])])
+    text = image.data.decode()
+    assert (image.kind, image.arch) == ("ptx", "sm_80")
+    assert [text.count(f".entry scale{s}(") for s in ("", "$1_2", "$3_4")] == [1, 1, 1]
+    assert text.count(".extern .shared") == text.count(".align 16 .b8 memory[];") == 1
+    assert text.count(".version") == text.count(".target") == 1

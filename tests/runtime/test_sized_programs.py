@@ -63,6 +63,17 @@ def test_a_program_replaces_the_one_for_its_sizes() -> None:
     assert cache.entries == 1
 
 
+def test_a_short_run_keeps_the_gil() -> None:
+    """Its own work decides, not that of the sizes that the program was compiled for."""
+    x, n = nova.input((C, C), name="x"), nova.dim("n", min=1, max=8192)
+    y = nova.input((n, n), name="y")
+    for program in (nova.compile(x @ x, inputs=[x]), nova.compile(y @ y, inputs=[y])):
+        for size, releases in ((16, False), (64, True), (5, False)):
+            array = np.ones((size, size), "f4")
+            assert program(array)[0, 0] == size
+            assert program._executable.program.find([array]).releases_gil is releases
+
+
 def test_what_find_cannot_read_is_asked_for() -> None:
     cache = sized(program_of((B, 4)))
     cache(np.ones((2, 4), "f4"))

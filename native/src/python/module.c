@@ -143,19 +143,13 @@ PyMODINIT_FUNC PyInit__native(void)
         const char *name;
         int value;
     } numbers[] = {
-        {"CANCELLED", NOVA_CANCELLED},
-        {"TIMEOUT", NOVA_TIMEOUT},
-        {"STALLED", NOVA_STALLED},
-        {"TASK_REPORTED", NOVA_TASK_REPORTED},
-        {"MAX_THREADS", NOVA_MAX_WORKERS},
-        {"UNSUPPORTED", NOVA_UNSUPPORTED},
-        {"NO_DRIVER", NOVA_NO_DRIVER},
-        {"WRONG_DEVICE", NOVA_WRONG_DEVICE},
-        {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
-        {"DEVICE_CODE", NOVA_DEVICE_CODE},
-        {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
-        {"DEVICE_CALL", NOVA_DEVICE_CALL},
-        {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
+        {"CANCELLED", NOVA_CANCELLED},       {"TIMEOUT", NOVA_TIMEOUT},
+        {"STALLED", NOVA_STALLED},           {"TASK_REPORTED", NOVA_TASK_REPORTED},
+        {"MAX_THREADS", NOVA_MAX_WORKERS},   {"KEEP_GIL_WORK", KEEP_GIL_WORK},
+        {"UNSUPPORTED", NOVA_UNSUPPORTED},   {"NO_DRIVER", NOVA_NO_DRIVER},
+        {"WRONG_DEVICE", NOVA_WRONG_DEVICE}, {"DEVICE_MEMORY", NOVA_DEVICE_MEMORY},
+        {"DEVICE_CODE", NOVA_DEVICE_CODE},   {"DEVICE_FAULT", NOVA_DEVICE_FAULT},
+        {"DEVICE_CALL", NOVA_DEVICE_CALL},   {"SIMULATED_FAULT", NOVA_SIMULATED_FAULT},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0) {

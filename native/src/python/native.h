@@ -78,6 +78,10 @@ typedef struct {
     Py_ssize_t input_count; /* arguments before the params: where they are, results are */
 } ProgramObject;
 
+/* Inline runs of at most this many scalar operations keep the GIL: they are shorter than releasing
+ * it. */
+enum { KEEP_GIL_WORK = 200000 };
+
 /* Calls with at most this many arguments and outputs need no heap. */
 enum { STACK_SLOTS = 24 };
 
@@ -274,6 +278,14 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
 
 /* The same, for callers with a tuple and a dict. */
 PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* The same, for callers with an array of `count` borrowed references and a dict or NULL. */
+PyObject *program_call_items(PyObject *self, PyObject *const *items, Py_ssize_t count,
+                             PyObject *kwargs);
+
+/* The borrowed items of a tuple or list, in `on_stack` if there are at most STACK_SLOTS; otherwise
+ * the caller frees them with PyMem_Free. NULL with an exception. */
+PyObject **call_items(PyObject *sequence, PyObject **on_stack, Py_ssize_t *count);
 
 /* Collects and checks the arrays of a run: those of the tuple or list `arrays`, in order, and `out`
  * (NULL: all outputs are allocated, at `location`). False with an exception, and no call to end. */

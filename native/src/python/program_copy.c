@@ -93,6 +93,8 @@ static bool copy_tables(ProgramObject *self, const ProgramObject *like,
     bool ok = block != NULL && hold_tables(self, block) &&
               bind_tables(self, signature, like->constants) &&
               set_sizes(self, values, symbolic->header->value_count);
+    if (ok)
+        self->release_gil = nova_program_tables(self->program)->header->work > KEEP_GIL_WORK;
     Py_XDECREF(block);
     return ok;
 }
@@ -110,7 +112,6 @@ PyObject *program_copy(PyObject *object, const nova_symbolic *symbolic, const no
     if (ok) {
         Py_INCREF(like->image);
         self->image = like->image;
-        self->release_gil = like->release_gil;
         self->constants = like->constants;
         Py_INCREF(make_convert);
         self->make_convert = make_convert;

@@ -222,6 +222,13 @@ static PyObject *program_is_inline(ProgramObject *self, void *closure)
     return PyBool_FromLong(self->program != NULL && nova_program_is_inline(self->program));
 }
 
+static PyObject *program_releases_gil(ProgramObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(self->release_gil || self->program == NULL ||
+                           !nova_program_is_inline(self->program));
+}
+
 static PyObject *program_host_decides(ProgramObject *self, void *closure)
 {
     (void)closure;
@@ -279,6 +286,8 @@ static PyGetSetDef program_attributes[] = {
     {"tables", (getter)program_tables, NULL, "The block of tables that it was made from.", NULL},
     {"is_inline", (getter)program_is_inline, NULL,
      "Whether it is so short that the calling thread runs it alone.", NULL},
+    {"releases_gil", (getter)program_releases_gil, NULL,
+     "Whether a call lets other Python threads run.", NULL},
     {"host_decides", (getter)program_host_decides, NULL,
      "Whether it has loops or branches on a device that the host decides.", NULL},
     {0},

@@ -15,6 +15,7 @@ typedef struct {
     PyObject_HEAD
     Py_ssize_t dim_count;
     Py_ssize_t most, count;
+    Py_ssize_t latest;   /* the program of the last call that was cached */
     Py_ssize_t *axes;    /* argument and axis of each dim; NULL: there are others */
     int64_t *sizes;      /* of the programs, `dim_count` each */
     PyObject **programs; /* owned */
@@ -29,19 +30,38 @@ typedef struct {
 
 /* --- the cache -------------------------------------------------------------------------------- */
 
+static bool sized_has(const SizedProgramsObject *self, Py_ssize_t slot, const int64_t *sizes)
+{
+    const int64_t *cached = self->sizes + slot * self->dim_count;
+    for (Py_ssize_t i = 0; i < self->dim_count; i++)
+        if (cached[i] != sizes[i])
+            return false;
+    return true;
+}
+
+/* The slot of the program for these sizes; `count` if there is none. */
+static Py_ssize_t sized_slot_of(const SizedProgramsObject *self, const int64_t *sizes)
+{
+    if (self->latest < self->count && sized_has(self, self->latest, sizes))
+        return self->latest;
+    Py_ssize_t slot = 0;
+    while (slot < self->count && !sized_has(self, slot, sizes))
+        slot++;
+    return slot;
+}
+
 static PyObject *sized_lookup(SizedProgramsObject *self, const int64_t *sizes)
 {
-    size_t bytes = (size_t)self->dim_count * sizeof *sizes;
-    for (Py_ssize_t i = 0; i < self->count; i++)
-        if (memcmp(self->sizes + i * self->dim_count, sizes, bytes) == 0) {
-            self->used[i] = ++self->now;
-            return self->programs[i];
-        }
-    return NULL;
+    Py_ssize_t slot = sized_slot_of(self, sizes);
+    if (slot == self->count)
+        return NULL;
+    self->latest = slot;
+    self->used[slot] = ++self->now;
+    return self->programs[slot];
 }
 
 /* The slot of a new entry: a free one, or that of the least recently used program. */
-static Py_ssize_t sized_slot(SizedProgramsObject *self)
+static Py_ssize_t sized_free_slot(SizedProgramsObject *self)
 {
     if (self->count < self->most) {
         self->programs[self->count] = NULL;
@@ -56,14 +76,11 @@ static Py_ssize_t sized_slot(SizedProgramsObject *self)
 
 static void sized_store(SizedProgramsObject *self, const int64_t *sizes, PyObject *program)
 {
-    size_t bytes = (size_t)self->dim_count * sizeof *sizes;
-    Py_ssize_t slot = 0;
-    while (slot < self->count && memcmp(self->sizes + slot * self->dim_count, sizes, bytes) != 0)
-        slot++;
+    Py_ssize_t slot = sized_slot_of(self, sizes);
     if (slot == self->count)
-        slot = sized_slot(self);
+        slot = sized_free_slot(self);
     PyObject *before = self->programs[slot];
-    memcpy(self->sizes + slot * self->dim_count, sizes, bytes);
+    memcpy(self->sizes + slot * self->dim_count, sizes, (size_t)self->dim_count * sizeof *sizes);
     self->used[slot] = ++self->now;
     Py_INCREF(program);
     self->programs[slot] = program;
@@ -97,21 +114,14 @@ static bool sized_read_axis(PyObject *object, Py_ssize_t axis, int64_t *size)
 }
 
 /* The sizes of the dims in a call; false, without an exception, if the axes do not tell them. */
-static bool sized_read(const SizedProgramsObject *self, PyObject *arrays, int64_t *sizes)
+static bool sized_read(const SizedProgramsObject *self, PyObject *const *arrays, Py_ssize_t count,
+                       int64_t *sizes)
 {
     if (self->axes == NULL || self->dim_count > STACK_DIMS)
         return false;
-    bool is_list = PyList_Check(arrays);
-    if (!is_list && !PyTuple_Check(arrays))
-        return false;
-    Py_ssize_t count = is_list ? PyList_Size(arrays) : PyTuple_Size(arrays);
     for (Py_ssize_t i = 0; i < self->dim_count; i++) {
         Py_ssize_t number = self->axes[2 * i];
-        if (number >= count)
-            return false;
-        PyObject *array =
-            is_list ? PyList_GetItem(arrays, number) : PyTuple_GetItem(arrays, number);
-        if (!sized_read_axis(array, self->axes[2 * i + 1], &sizes[i]))
+        if (number >= count || !sized_read_axis(arrays[number], self->axes[2 * i + 1], &sizes[i]))
             return false;
     }
     return true;
@@ -122,8 +132,16 @@ static PyObject *sized_find(PyObject *object, PyObject *arrays)
     SizedProgramsObject *self = (SizedProgramsObject *)object;
     int64_t sizes[STACK_DIMS];
     PyObject *program = NULL;
-    if (sized_read(self, arrays, sizes))
-        program = sized_lookup(self, sizes);
+    if (PyTuple_Check(arrays) || PyList_Check(arrays)) {
+        Py_ssize_t count;
+        PyObject *on_stack[STACK_SLOTS], **items = call_items(arrays, on_stack, &count);
+        if (items == NULL)
+            return NULL;
+        if (sized_read(self, items, count, sizes))
+            program = sized_lookup(self, sizes);
+        if (items != on_stack)
+            PyMem_Free(items);
+    }
     self->hits += program != NULL;
     if (program == NULL)
         program = Py_None;
@@ -271,14 +289,15 @@ static PyObject *sized_copy_none(PyObject *object, PyObject *unused)
 
 /* The program for the sizes of a call: cached, or a copy. A new reference; NULL, without an
  * exception: program_of makes it. */
-static PyObject *sized_take(SizedProgramsObject *self, PyObject *arrays)
+static PyObject *sized_take(SizedProgramsObject *self, PyObject *args, PyObject *const *items,
+                            Py_ssize_t count)
 {
     int64_t sizes[STACK_DIMS];
-    if (self->counts_calls || !sized_read(self, arrays, sizes))
+    if (self->counts_calls || !sized_read(self, items, count, sizes))
         return NULL;
     PyObject *program = sized_lookup(self, sizes);
     if (program == NULL)
-        return self->like != NULL ? sized_copy(self, arrays, sizes) : NULL;
+        return self->like != NULL ? sized_copy(self, args, sizes) : NULL;
     self->hits++;
     Py_INCREF(program);
     return program;
@@ -306,20 +325,23 @@ static void sized_explain(PyObject *self, PyObject *args)
 static PyObject *sized_call(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     SizedProgramsObject *self = (SizedProgramsObject *)object;
-    PyObject *program = sized_take(self, args);
+    Py_ssize_t count;
+    PyObject *on_stack[STACK_SLOTS], **items = call_items(args, on_stack, &count);
+    if (items == NULL)
+        return NULL;
+    PyObject *result = NULL, *program = sized_take(self, args, items, count);
     if (program == NULL)
         program = PyObject_CallMethod(object, "program_of", "(O)", args);
-    if (program == NULL)
-        return NULL;
-    if (Py_TYPE(program) != program_type) {
+    if (program != NULL && Py_TYPE(program) != program_type)
         PyErr_SetString(PyExc_TypeError, "program_of() returns a Program");
-        Py_DECREF(program);
-        return NULL;
+    else if (program != NULL) {
+        result = program_call_items(program, items, count, kwargs);
+        if (result == NULL)
+            sized_explain(object, args);
     }
-    PyObject *result = program_call(program, args, kwargs);
-    Py_DECREF(program);
-    if (result == NULL)
-        sized_explain(object, args);
+    Py_XDECREF(program);
+    if (items != on_stack)
+        PyMem_Free(items);
     return result;
 }
 

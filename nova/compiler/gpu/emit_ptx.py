@@ -33,7 +33,7 @@ from nova.ir.walk import every_op
 _SHARED = "__dynamic_shmem__"
 _DEFINITION = re.compile(r"^define ", re.MULTILINE)
 _KERNEL = "define ptx_kernel "
-_SHARED_DECLARATION = re.compile(r"^\.extern \.shared .*;$", re.MULTILINE)
+_SHARED_DECLARATION = re.compile(r"^\.extern \.shared \.align (\d+) (.*);$", re.MULTILINE)
 # Inline assembly that the lanes of a warp execute together: barriers, and all `.sync` instructions.
 _OF_A_WARP = re.compile(r' asm (?:\w+ )*"[^"\n]*(?:\.sync\b|\bbar(?:rier)?\.)[^"\n]*".*\)')
 _PART = 150_000
@@ -154,14 +154,20 @@ def split_kernels(text: str) -> list[str]:
 
 
 def join_ptx(parts: Sequence[str]) -> str:
-    """One PTX module of several: their headers and declarations are the same."""
+    """One PTX module of several, which have the same header.
+
+    Dynamic shared memory of one name is declared once, with the largest alignment.
+    """
     if len(parts) == 1:
         return parts[0]
-    declared: dict[str, None] = {}
+    declared: dict[str, int] = {}
     bodies = []
     for part in parts:
         header, _, body = part.partition(".address_size 64\n")
-        declared.update(dict.fromkeys(_SHARED_DECLARATION.findall(body)))
+        for align, name in _SHARED_DECLARATION.findall(body):
+            declared[name] = max(declared.get(name, 0), int(align))
         bodies.append(_SHARED_DECLARATION.sub("", body))
-    declarations = "".join(f"{line}\n" for line in declared)
+    declarations = "".join(
+        f".extern .shared .align {align} {name};\n" for name, align in declared.items()
+    )
     return f"{header}.address_size 64\n\n{declarations}{''.join(bodies)}"

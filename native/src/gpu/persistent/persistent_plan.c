@@ -14,23 +14,26 @@ static const char CHAINS_SYMBOL[] = "nova_persistent_chains",
                   RING_SYMBOL[] = "nova_persistent_ring", LISTS_SYMBOL[] = "nova_persistent_tiles",
                   LAUNCHES_SYMBOL[] = "nova_persistent", FLOW_SYMBOL[] = "nova_persistent_flow";
 
-static const char *plan_symbol(const nova_tables *tables, uint32_t kernel)
+/* Whether a kernel has this symbol; that of code for some sizes ends in `$` and the sizes. */
+static bool plan_has_symbol(const nova_tables *tables, uint32_t kernel, const char *name)
 {
-    return tables->strings + tables->kernels[kernel].symbol;
-}
-
-static bool plan_is_persistent(const nova_tables *tables, uint32_t kernel)
-{
-    const char *symbol = plan_symbol(tables, kernel);
-    return strcmp(symbol, CHAINS_SYMBOL) == 0 || strcmp(symbol, RING_SYMBOL) == 0 ||
-           strcmp(symbol, LAUNCHES_SYMBOL) == 0 || strcmp(symbol, LISTS_SYMBOL) == 0 ||
-           strcmp(symbol, FLOW_SYMBOL) == 0 || strcmp(symbol, STOPPED_SYMBOL) == 0;
+    const char *symbol = tables->strings + tables->kernels[kernel].symbol;
+    size_t length = strlen(name);
+    return strncmp(symbol, name, length) == 0 && (symbol[length] == '\0' || symbol[length] == '$');
 }
 
 static bool plan_has_flow(const nova_tables *tables, uint32_t kernel)
 {
-    const char *symbol = plan_symbol(tables, kernel);
-    return strcmp(symbol, FLOW_SYMBOL) == 0 || strcmp(symbol, STOPPED_SYMBOL) == 0;
+    return plan_has_symbol(tables, kernel, FLOW_SYMBOL) ||
+           plan_has_symbol(tables, kernel, STOPPED_SYMBOL);
+}
+
+static bool plan_is_persistent(const nova_tables *tables, uint32_t kernel)
+{
+    return plan_has_symbol(tables, kernel, CHAINS_SYMBOL) ||
+           plan_has_symbol(tables, kernel, RING_SYMBOL) ||
+           plan_has_symbol(tables, kernel, LAUNCHES_SYMBOL) ||
+           plan_has_symbol(tables, kernel, LISTS_SYMBOL) || plan_has_flow(tables, kernel);
 }
 
 /* The kernel of persistent execution in the tables, or their number of kernels. */
@@ -465,14 +468,14 @@ nova_status nova_persistent_prepare(nova_device_program *program, nova_error *er
     plan->kernel = kernel;
     plan->driver = program->device->driver;
     plan->has_flow = plan_has_flow(tables, kernel);
-    plan->has_chains = strcmp(plan_symbol(tables, kernel), CHAINS_SYMBOL) == 0;
-    plan->takes_ring = plan->has_chains || strcmp(plan_symbol(tables, kernel), RING_SYMBOL) == 0;
-    plan->has_lists = plan->takes_ring || strcmp(plan_symbol(tables, kernel), LISTS_SYMBOL) == 0;
+    plan->has_chains = plan_has_symbol(tables, kernel, CHAINS_SYMBOL);
+    plan->takes_ring = plan->has_chains || plan_has_symbol(tables, kernel, RING_SYMBOL);
+    plan->has_lists = plan->takes_ring || plan_has_symbol(tables, kernel, LISTS_SYMBOL);
     status = plan_make_numbers(program, plan, error);
     if (status != NOVA_OK)
         return status;
     status = plan_find_blocks(program, plan, error);
-    if (status == NOVA_OK && strcmp(plan_symbol(tables, kernel), STOPPED_SYMBOL) == 0)
+    if (status == NOVA_OK && plan_has_symbol(tables, kernel, STOPPED_SYMBOL))
         status = plan_make_stops(program->device, plan, error);
     if (status == NOVA_OK && program->has_ring)
         status = plan_make_ring(program, plan, error);

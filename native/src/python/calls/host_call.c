@@ -65,10 +65,48 @@ static bool host_call_execute_tasks(ProgramObject *self, Call *call, void *works
     return status == NOVA_OK;
 }
 
+/* --- inline runs ------------------------------------------------------------------------------ */
+
+/* The workspace of inline runs that keep the GIL, which guards it. Never freed: the pages that no
+ * run touches cost nothing. */
+enum { MOST_GUARDED = 4 << 20 };
+static void *host_call_guarded;
+static uint64_t host_call_guarded_size;
+
+/* A block of at least `size` bytes; NULL: there is none. */
+static void *host_call_guarded_block(uint64_t size)
+{
+    if (size > host_call_guarded_size && size <= MOST_GUARDED) {
+        void *block;
+        if (nova_memory_take(MOST_GUARDED, &block) == NOVA_OK) {
+            host_call_guarded = block;
+            host_call_guarded_size = MOST_GUARDED;
+        }
+    }
+    return size <= host_call_guarded_size ? host_call_guarded : NULL;
+}
+
+static nova_status host_call_execute_inline(ProgramObject *self, Call *call, void *workspace)
+{
+    nova_status status;
+    void **outputs = call->data + self->arg_count;
+    if (!self->release_gil)
+        return nova_program_run(self->program, call->data, outputs, workspace, NULL);
+    Py_BEGIN_ALLOW_THREADS
+    status = nova_program_run(self->program, call->data, outputs, workspace, NULL);
+    Py_END_ALLOW_THREADS
+    return status;
+}
+
 bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
 {
-    void *workspace = NULL;
-    if (self->pool != NULL) {
+    /* Runs that are watched are tasks, too. */
+    bool is_inline = timeout_ns == 0 && nova_program_is_inline(self->program) &&
+                     trace_sinks == NULL && self->order == NULL;
+    void *workspace = NULL, *guarded = NULL;
+    if (self->pool != NULL && is_inline && !self->release_gil)
+        workspace = guarded = host_call_guarded_block(nova_program_workspace_size(self->program));
+    if (self->pool != NULL && guarded == NULL) {
         nova_status status = nova_pool_take(self->pool, &workspace);
         if (status != NOVA_OK) {
             raise_run_status(status, "there is no workspace for the run");
@@ -76,26 +114,16 @@ bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
         }
     }
     bool ok = true;
-    /* Runs that are watched are tasks, too. */
-    if (timeout_ns != 0 || !nova_program_is_inline(self->program) || trace_sinks != NULL ||
-        self->order != NULL) {
+    if (!is_inline) {
         ok = host_call_execute_tasks(self, call, workspace, timeout_ns);
     } else {
-        nova_status status;
-        void **outputs = call->data + self->arg_count;
-        if (self->release_gil) {
-            Py_BEGIN_ALLOW_THREADS
-            status = nova_program_run(self->program, call->data, outputs, workspace, NULL);
-            Py_END_ALLOW_THREADS
-        } else {
-            status = nova_program_run(self->program, call->data, outputs, workspace, NULL);
-        }
+        nova_status status = host_call_execute_inline(self, call, workspace);
         if (status != NOVA_OK) {
             raise_status(status, "the program did not run");
             ok = false;
         }
     }
-    if (self->pool != NULL)
+    if (self->pool != NULL && guarded == NULL)
         nova_pool_give(self->pool, workspace);
     return ok;
 }

@@ -83,7 +83,8 @@ PyObject *program_vectorcall(PyObject *callable, PyObject *const *args, size_t n
     return call_positional(self, args, nargs, out, location);
 }
 
-PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
+PyObject *program_call_items(PyObject *self, PyObject *const *items, Py_ssize_t count,
+                             PyObject *kwargs)
 {
     PyObject *key, *value, *out = NULL;
     OutputLocation location = WITH_INPUTS;
@@ -91,14 +92,35 @@ PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
     while (kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value))
         if (!call_read_keyword((ProgramObject *)self, key, value, &out, &location))
             return NULL;
-    Py_ssize_t nargs = PyTuple_Size(args);
-    PyObject **items = PyMem_Malloc(((size_t)nargs + 1) * sizeof *items);
+    return call_positional((ProgramObject *)self, items, count, out, location);
+}
+
+PyObject **call_items(PyObject *sequence, PyObject **on_stack, Py_ssize_t *count)
+{
+    bool is_tuple = PyTuple_Check(sequence);
+    *count = is_tuple ? PyTuple_Size(sequence) : PyList_Size(sequence);
+    PyObject **items = on_stack;
+    if (*count > STACK_SLOTS)
+        items = PyMem_Malloc((size_t)*count * sizeof *items);
+    if (items == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < *count; i++)
+        items[i] = is_tuple ? PyTuple_GetItem(sequence, i) : PyList_GetItem(sequence, i);
+    return items;
+}
+
+PyObject *program_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    Py_ssize_t count;
+    PyObject *on_stack[STACK_SLOTS];
+    PyObject **items = call_items(args, on_stack, &count);
     if (items == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < nargs; i++)
-        items[i] = PyTuple_GetItem(args, i);
-    PyObject *result = call_positional((ProgramObject *)self, items, nargs, out, location);
-    PyMem_Free(items);
+        return NULL;
+    PyObject *result = program_call_items(self, items, count, kwargs);
+    if (items != on_stack)
+        PyMem_Free(items);
     return result;
 }
 

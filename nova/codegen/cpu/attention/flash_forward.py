@@ -42,6 +42,7 @@ from nova.codegen.cpu.attention.tiles import (
     read_rows,
     span,
     store_tile,
+    whole_panels,
 )
 from nova.codegen.cpu.gemm.packing import Block, pack
 from nova.codegen.cpu.loops import Range
@@ -123,11 +124,16 @@ class _Forward(AttentionPoint):
         return self.panel[0] * self.panel[1] * self.r.vl
 
     @cached_property
-    def tails(self) -> tuple[int, ...]:
-        """The heights of narrower panels, for the last rows of a symbolic number of them."""
-        if isinstance(self.attention.size("i"), int) or self.several:
-            return ()
-        return tuple(height for height in (4, 2, 1) if height < self.r.mr)
+    def half_panel(self) -> int:
+        """The rows of a lower panel for the last rows of a symbolic number of them; 0: none."""
+        if isinstance(self.attention.size("i"), int) or self.several or self.r.mr % 2:
+            return 0
+        return self.r.mr // 2
+
+    @property
+    def key_panel(self) -> int:
+        """Keys in a packed panel: a vector of them where one vector of scores may be enough."""
+        return self.r.nr if isinstance(self.attention.size("j"), int) else self.r.vl
 
     def emit(self, low: Index, high: Index) -> None:
         a, r = self.attention, self.r
@@ -186,8 +192,8 @@ class _Forward(AttentionPoint):
         a, r = self.attention, self.r
         features = a.size("e")
         read_rows(r, self.at["q"], first, rows, features, buffers["q"], features, a.spec.scale)
-        if not self.tails:
-            fill_panel(r, buffers["q"], rows, features)
+        lowest = replace(r, mr=self.half_panel or r.mr)
+        fill_panel(lowest, buffers["q"], rows, features)
         if self.several:
             clear(r, buffers["o"], 0, self.rows * self.width)
             zero, low = (splat(element_type(a.type), value) for value in (0.0, -inf))
@@ -199,11 +205,20 @@ class _Forward(AttentionPoint):
         a, r, (nv, _) = self.attention, self.r, self.panel
         k, v = self.at["k"], self.at["v"]
         block = Block(k.buffer, k.type, k.at(key), k.row, k.column, keys, a.size("e"))
-        pack(self.target, a.type, block, r.nr, a.size("e"), buffers["k"])
+        pack(self.target, a.type, block, self.key_panel, a.size("e"), buffers["k"])
+        if self.key_panel < r.nr:
+            # The second vector of a tile of scores may have no keys.
+            low, high = (whole_panels(keys, n) for n in (r.vl, r.nr))
+            high = arith.select(self._fit_in_vector(keys), index(low), index(high))
+            clear(r, buffers["k"], mul(low, a.size("e")), mul(high, a.size("e")))
         features = a.size("f")
         block = Block(v.buffer, v.type, v.at(key), v.column, v.row, features, keys)
         least = keys if isinstance(keys, int) else 1
         pack(self.target, a.type, block, nv * r.vl, least, buffers["v"])
+
+    def _fit_in_vector(self, keys: Index) -> ir.Value:
+        """Whether the keys of a block, which has a symbolic number of them, fit in one vector."""
+        return compare(arith.CmpIPredicate.sle, keys, self.r.vl)
 
     def _panels(
         self,
@@ -226,7 +241,7 @@ class _Forward(AttentionPoint):
             point = replace(self, panel_rows=height)
             point._panel(buffers, mask, dropout, (first, rows), (key, keys), row)
 
-        each_panel(r.mr, self.tails, begin, rows, panel)
+        each_panel(r.mr, self.half_panel, begin, rows, panel)
 
     def _panel(
         self,
@@ -252,13 +267,20 @@ class _Forward(AttentionPoint):
             return minimum(keys, add(add(ahead, row), add(i, 1))) if a.spec.causal else keys
 
         limits = None if mask.parts else [limit(i) for i in range(r.mr)]
-        self._scores(buffers, row, visible_keys, limits)
+        scores = partial(self._scores, buffers, row, visible_keys, limits)
+        if self.one_block:
+            branch(self._fit_in_vector(keys), partial(scores, 1), partial(scores, r.nv))
+        else:
+            scores(r.nv)
+        used: Index = r.mr
+        if not isinstance(a.size("i"), int):
+            used = minimum(sub(rows, row), r.mr)  # without those that pad the panel
         if limits is None:
-            with loop(0, r.mr, 1) as i:
+            with loop(0, used, 1) as i:
                 mask.read(add(first, minimum(add(row, i), sub(rows, 1))), key, visible_keys)
                 self._mask_row(buffers, mask, i, visible_keys, limit(i))
         self._update_maxima(buffers, row)
-        with loop(0, r.mr, 1) as i:
+        with loop(0, used, 1) as i:
             keeps = None
             if dropout is not None:
                 dropout.draw(add(first, add(row, i)), key, visible_keys)
@@ -284,21 +306,29 @@ class _Forward(AttentionPoint):
         return [arith.mulf(value, factors[n // nv]) for n, value in enumerate(tile)]
 
     def _scores(
-        self, buffers: dict[str, Any], row: Index, visible_keys: Index, limits: list[Index] | None
+        self,
+        buffers: dict[str, Any],
+        row: Index,
+        visible_keys: Index,
+        limits: list[Index] | None,
+        nv: int,
     ) -> None:
-        """Scores of the panel at `row`; those from the limit of their row on become -inf.
+        """Scores of the panel at `row`, in tiles of `nv` vectors; those from the limit of their row
+        on become -inf.
 
         The maximum of each lane of a row is computed here, while the scores are in registers;
         without `limits` `_mask_row` does both.
         """
-        features, r = self.attention.size("e"), replace(self.r, mr=self.panel_rows)
+        features = self.attention.size("e")
+        r = replace(self.r, mr=self.panel_rows, nv=nv)
         lhs = Lhs(buffers["q"], mul(row, features), features, 1)
         least = splat(r.vec_type, -inf)
         initial = [least] * (len(limits) if limits else 0)
         op = scf.ForOp(index(0), index(visible_keys), index(r.nr), initial)
         with ir.InsertionPoint(op.body):
             column = op.induction_variable
-            rhs = Rhs(buffers["k"], mul(column, features), r.nr)
+            next_vector = r.vl * features if self.key_panel == r.vl else r.vl
+            rhs = Rhs(buffers["k"], mul(column, features), self.key_panel, next_vector)
             tile = multiply(r, lhs, rhs, (0, features), r.nv)
             maxima = list(op.inner_iter_args)
             if limits:

@@ -216,11 +216,15 @@ class Lhs:
 
 @record
 class Rhs:
-    """The right operand of a matmul, read by vectors: `step` elements from one k to the next."""
+    """The right operand of a matmul, read by vectors: `step` elements from one k to the next.
+
+    `next_vector` elements are from one vector of columns to the next; 0: they are contiguous.
+    """
 
     buffer: ir.Value
     start: Index
     step: int
+    next_vector: int = 0
 
 
 def multiply(
@@ -262,9 +266,8 @@ def _steps(
             add(rhs.start, mul(at, rhs.step)),
             add(lhs.start, mul(at, lhs.step)),
         )
-        vectors = [
-            vector.load(r.vec_type, rhs.buffer, [index(add(rhs_at, v * r.vl))]) for v in range(nv)
-        ]
+        starts = [add(rhs_at, v * (rhs.next_vector or r.vl)) for v in range(nv)]
+        vectors = [vector.load(r.vec_type, rhs.buffer, [index(start)]) for start in starts]
         sums = []
         for i in range(r.mr):
             element = memref.load(lhs.buffer, [index(add(lhs_at, i * lhs.row))])
@@ -349,8 +352,12 @@ def each_column(
 
 def fill_panel(r: Registers, buffer: ir.Value, rows: Index, width: int) -> None:
     """Zero the rows that pad the last panel: they take part in the arithmetic but are not used."""
+    low, high = mul(rows, width), mul(whole_panels(rows, r.mr), width)
+    if width % r.vl == 0:
+        clear(r, buffer, low, high)
+        return
     zero = splat(element_type(r.type), 0.0)
-    with loop(mul(rows, width), mul(whole_panels(rows, r.mr), width), 1) as offset:
+    with loop(low, high, 1) as offset:
         memref.store(zero, buffer, [index(offset)])
 
 
@@ -358,35 +365,25 @@ def whole_panels(rows: Index, mr: int) -> Index:
     """`rows`, rounded up to whole panels."""
     if isinstance(rows, int):
         return round_up(rows, mr)
-    return mul(arith.ceildivsi(rows, index(mr)), mr)
+    return mul(arith.ceildivsi(index(rows), index(mr)), mr)
 
 
 def each_panel(
-    mr: int,
-    tails: Sequence[int],
-    begin: Index,
-    rows: Index,
-    panel: Callable[[Index, int], None],
+    mr: int, half: int, begin: Index, rows: Index, panel: Callable[[Index, int], None]
 ) -> None:
-    """Emit `panel(row, height)` for panels of `mr` rows. Without `tails` the last one is padded.
+    """Emit `panel(row, height)` for panels of `mr` rows. The last one is padded.
 
-    `tails` are the powers of two below `mr`, descending: the last rows are a panel for each bit of
-    their number.
+    It has `half` rows, unless that is 0, where no more are left: half a panel keeps enough
+    multiply-adds in flight, and a panel of less rows takes as long.
     """
     end: Index = rows
-    if tails:
-        end = mul(arith.divui(index(rows), index(mr)), mr)
+    if half:
+        end = mul(arith.divui(index(add(rows, mr - half - 1)), index(mr)), mr)
     with loop(begin, end, mr) as row:
         panel(row, mr)
-    left = index(sub(rows, end)) if tails else None
-    for height in tails:
-        bit = arith.andi(left, index(height))
-        higher = arith.andi(left, index(-2 * height))
-        branch(
-            compare(arith.CmpIPredicate.ne, bit, 0),
-            partial(panel, add(end, higher), height),
-            lambda: None,
-        )
+    if half:
+        has_more = compare(arith.CmpIPredicate.slt, end, rows)
+        branch(has_more, partial(panel, end, half), lambda: None)
 
 
 def write_rows(

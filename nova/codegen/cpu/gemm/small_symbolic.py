@@ -7,11 +7,13 @@ that fit into the caches would take as long as multiplying them.
 
 Tiles have six or four rows, as in `few_rows.py`; an odd number repeats the last row. The last
 columns are a vector that ends with the row, and may repeat columns of the one before it. So
-nothing is masked, and elements are computed twice with the same result.
+nothing is masked, and elements are computed twice with the same result. Only a C of at most one
+vector of columns is masked.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
@@ -30,6 +32,9 @@ from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 _MORE, _LESS = 6, 4
 """Rows at a time."""
 
+_NARROW = 8
+"""Rows at a time of one vector of columns: as many sums hide the latency of adding."""
+
 _MOST = 128
 """Rows, columns and steps of k: from there on, packed panels are as fast."""
 
@@ -47,19 +52,13 @@ def takes_small(spec: Contraction) -> bool:
     )
 
 
-def is_small(
-    target: Target,
-    spec: Contraction,
-    ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value],
-) -> ir.Value:
-    """Whether a range of C is small at run time, and has whole vectors in its rows."""
+def is_small(spec: Contraction, ranges: tuple[ir.Value, ir.Value, ir.Value, ir.Value]) -> ir.Value:
+    """Whether a range of C is small at run time, and has elements."""
     m_lo, m_hi, n_lo, n_hi = ranges
     rows, columns = sub(m_hi, m_lo), sub(n_hi, n_lo)
-    lanes = target.lanes(BITS[spec.acc_type])
-    most = arith.CmpIPredicate.sle
+    most, least = arith.CmpIPredicate.sle, arith.CmpIPredicate.sge
     conditions = [compare(most, size, _MOST) for size in (rows, columns, spec.k)]
-    conditions.append(compare(arith.CmpIPredicate.sge, columns, lanes))
-    conditions.append(compare(arith.CmpIPredicate.sge, rows, 1))
+    conditions += [compare(least, size, 1) for size in (rows, columns)]
     return reduce(arith.andi, [c for c in conditions if isinstance(c, ir.Value)])
 
 
@@ -100,8 +99,24 @@ class _Code:
     lanes: int
     k: ir.Value
     steps: tuple[Index, Index, Index, Index]
+    mask: ir.Value | None = None
+    """The lanes that have columns; None: all."""
 
     def emit(self, rows: ir.Value, columns: ir.Value) -> None:
+        branch(
+            compare(arith.CmpIPredicate.sgt, columns, self.lanes),
+            lambda: self._emit_wide(rows, columns),
+            lambda: self._emit_narrow(rows, columns),
+        )
+
+    def _emit_narrow(self, rows: ir.Value, columns: ir.Value) -> None:
+        """Rows of at most one vector."""
+        flags = ir.VectorType.get([self.lanes], ir.IntegerType.get_signless(1))
+        narrow = replace(self, mask=vector.create_mask(flags, [columns]))
+        with loop(0, rows, _NARROW) as i:
+            narrow._tile(i, _NARROW, rows, [0])
+
+    def _emit_wide(self, rows: ir.Value, columns: ir.Value) -> None:
         """All rows of a panel of columns before the next."""
         even = arith.andi(index(add(rows, 1)), index(-2))
         even = arith.maxui(even, index(_LESS))
@@ -115,20 +130,25 @@ class _Code:
             # The last vector ends with the row.
             starts = [j, *(minimum(add(j, v * lanes), end) for v in range(1, nv))]
             starts[0] = minimum(j, end)
-            for low, high, mr in ((0, start, _MORE), (start, rows, _LESS)):
+            heights = ((0, start, _MORE), (start, rows, _LESS)) if nv > 1 else ((0, rows, _NARROW),)
+            for low, high, mr in heights:
                 with loop(low, high, mr) as i:
                     self._tile(i, mr, rows, starts)
 
-        def panels(j: Index, nv: int) -> None:
-            """As many vectors as there are columns for, at most `nv`."""
+        def panels(j: Index, width: Index, nv: int) -> None:
+            """A panel for `width` columns: at most `nv` vectors."""
             if nv == 1:
                 panel(j, 1)
                 return
-            has_more = compare(arith.CmpIPredicate.sgt, sub(columns, j), (nv - 1) * lanes)
-            branch(has_more, lambda: panel(j, nv), lambda: panels(j, nv - 1))
+            has_more = compare(arith.CmpIPredicate.sgt, width, (nv - 1) * lanes)
+            branch(has_more, lambda: panel(j, nv), lambda: panels(j, width, nv - 1))
 
-        with loop(0, columns, most * lanes) as j:
-            panels(j, most)
+        step: Index = most * lanes
+        if most > 3:  # five vectors are three and two: one vector takes as long as two
+            is_five = compare(arith.CmpIPredicate.ule, sub(columns, 4 * lanes + 1), lanes - 1)
+            step = arith.select(is_five, index(3 * lanes), index(step))
+        with loop(0, columns, step) as j:
+            panels(j, minimum(sub(columns, j), step), most)
 
     def _tile(self, i: ir.Value, mr: int, rows: ir.Value, starts: list[Index]) -> None:
         """Some rows, and the vectors of columns that start there."""
@@ -146,7 +166,16 @@ class _Code:
         )
         positions = [index(add(row, start)) for row in c_rows for start in starts]
         for at, total in zip(positions, sums, strict=True):
-            vector.store(total, self.c[0], [at])
+            if self.mask is None:
+                vector.store(total, self.c[0], [at])
+            else:
+                vector.maskedstore(self.c[0], [at], self.mask, total)
+
+    def _load(self, at: ir.Value) -> ir.Value:
+        type_ = vector_type(self.type, self.lanes)
+        if self.mask is None:
+            return vector.load(type_, self.b[0], [at])
+        return vector.maskedload(type_, self.b[0], [at], self.mask, splat(type_, 0.0))
 
     def _step(
         self, a_rows: list[Index], k: ir.Value, starts: list[Index], sums: list[ir.Value]
@@ -154,7 +183,7 @@ class _Code:
         _, a_step, b_row, _ = self.steps
         type_ = vector_type(self.type, self.lanes)
         first = add(self.b[1], mul(k, b_row))
-        row = [vector.load(type_, self.b[0], [index(add(first, start))]) for start in starts]
+        row = [self._load(index(add(first, start))) for start in starts]
         spread = [
             vector.broadcast(type_, memref.load(self.a[0], [index(add(a_row, mul(k, a_step)))]))
             for a_row in a_rows

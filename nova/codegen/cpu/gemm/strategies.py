@@ -172,7 +172,7 @@ def emit_block(
     row = replace(inner, m=1)
     if takes_small(inner):
         branch(
-            is_small(target, inner, ranges),
+            is_small(inner, ranges),
             lambda: emit_small(target, inner, (a, b, c), offsets, ranges),
             lambda: strategy.emit(target, inner, (a, b, c), offsets, ranges),
         )

@@ -10,7 +10,7 @@ import pytest
 import nova
 
 M, N, K = (nova.dim(name, min=0, max=1 << 12) for name in "MNK")
-SIZES = (0, 1, 7, 8, 9, 16, 17, 31, 33, 63, 65, 97, 128, 129)
+SIZES = (0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 97, 128, 129)
 
 
 def compiled(function: Any, *shapes: tuple[Any, ...], dtype: str, target: str) -> Any:
@@ -39,7 +39,7 @@ def test_all_sizes_agree_with_numpy(target: str, dtype: str, tolerance: float) -
 def test_nothing_is_written_beside_the_result() -> None:
     """The last vector of a row may repeat columns, but does not reach after the row."""
     program = compiled(lambda x, y: x @ y, (M, K), (K, N), dtype="f4", target="x86_64-v3")
-    for m, n in ((3, 9), (7, 23), (6, 8)):
+    for m, n in ((3, 9), (7, 23), (6, 8), (5, 3), (9, 1)):
         x, y = np.ones((m, 4), "f4"), np.ones((4, n), "f4")
         room = np.full(m * n + 64, np.nan, "f4")
         out = room[32 : 32 + m * n].reshape(m, n)
@@ -52,7 +52,7 @@ def test_bits_are_those_of_packed_panels() -> None:
     """A task may have any of the rows, depending on the number of threads."""
     program = compiled(lambda x, y: x @ y, (M, K), (K, N), dtype="f4", target="cpu")
     rng = np.random.default_rng(1)
-    for k, n in ((3, 70), (100, 33), (128, 128)):
+    for k, n in ((3, 70), (100, 33), (128, 128), (40, 5)):
         x, y = (rng.standard_normal(s).astype("f4") for s in ((300, k), (k, n)))
         packed = program(x, y)
         for rows in (1, 7, 128):
