@@ -1,0 +1,460 @@
+"""Row programs whose rows are in shared memory: one block has a row, and reads it for each op.
+
+Input: a kernel of many rows that are longer than the registers of a block, whose operands fit into
+its shared memory (the scores of a vocabulary). Output: the strategy `SHARED_ROWS`, which
+`schedule.py` tries before `ROWWISE`. Blocks are persistent. Each warp has a piece of the row: it
+copies that of the next row as soon as it has stored its results (`pieces.py`), so it waits for
+other warps only where a row is reduced. A row of intermediate values takes the place of an operand
+that no later op reads, or its readers compute it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from nova.codegen.common.builder import splat
+from nova.codegen.common.elements import Elements
+from nova.codegen.common.index_math import at, shifted
+from nova.codegen.common.loop_nest import LoopNest
+from nova.codegen.gpu.block_ops import ThreadPosition, barrier, is_less, when
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
+from nova.codegen.gpu.pointwise.elementwise import grouped
+from nova.codegen.gpu.ptx_ops import opaque, warp_barrier, word
+from nova.codegen.gpu.rowwise.code import PartialGuard, RowwiseCode, Values, is_total
+from nova.codegen.gpu.rowwise.pieces import PieceCopies, Pieces, can_copy_rows
+from nova.codegen.gpu.rowwise.pipeline import RowOperand
+from nova.codegen.gpu.rowwise.plan import (
+    MULTIPROCESSORS,
+    VECTOR_WORDS,
+    Key,
+    RowProgram,
+    RowwisePlan,
+    along_row,
+    find_phase,
+    find_row_operands,
+    is_shared_row,
+    last_writes,
+    match_rows,
+    row_key,
+    row_vector_width,
+)
+from nova.codegen.gpu.strategy import Strategy
+from nova.codegen.gpu.wgmma import instructions as ptx
+from nova.ir.bindings import arith, ir, scf
+from nova.ir.index import add, index, sub
+from nova.ir.symbolic.size_table import is_number, typical
+from nova.ir.walk import every_op, find_ops
+
+_REGISTER_ELEMENTS = 32 * 1024
+"""Rows up to this length fit into the registers of a block."""
+_BLOCKS = ((2, 512, 108 << 10), (1, 1024, 224 << 10))
+"""Blocks of a multiprocessor, threads of each, and its bytes of shared memory for rows."""
+_COSTLY_OPS = ("math.exp", "math.log", "math.tanh", "math.erf", "math.powf", "arith.divf")
+_UNROLLED_ELEMENTS = 24
+"""Elements of a thread in an iteration of a loop over chunks."""
+_MOST_OPS = 8
+"""Ops of an intermediate value that each reader computes again."""
+
+
+@dataclass(frozen=True)
+class SharedRowsPlan(RowwisePlan):
+    """A persistent block per row; `pieces` are those of its warps."""
+
+    pieces: Pieces = Pieces(0, 1, 1)
+    kept: tuple[tuple[Any, int], ...] = ()
+    """Ops whose result is kept in shared memory, and the number of the operand in whose place."""
+
+
+def plan_shared_rows(kernel: DeviceKernel, match: RowProgram) -> SharedRowsPlan | None:
+    """The plan of many long rows on a device with a copy engine; None for others."""
+    length, rows = match.length, kernel.num_points
+    if not kernel.has_clusters or not isinstance(length, int) or length <= _REGISTER_ELEMENTS:
+        return None
+    nests, rank = kernel.loop_nests, kernel.grid_rank
+    width = row_vector_width(nests, rank, length)
+    phase = find_phase(nests, rank) if width < VECTOR_WORDS else None
+    if phase is not None:
+        width = VECTOR_WORDS
+    else:
+        width = max(width, row_vector_width(nests, rank, length, narrow=True))
+    operands = find_row_operands(nests, rank, width)
+    stored = last_writes(nests, rank, kernel.results)
+    if not _can_recompute(nests, rank, stored, {row_key(o.nest, o.number, rank) for o in operands}):
+        return None
+    for blocks, threads, most in _BLOCKS:
+        pieces = Pieces.of(length, 1 if phase is None else phase.unit, threads // 32, width)
+        resident = MULTIPROCESSORS * blocks
+        if not can_copy_rows(operands, pieces, most) or typical(rows) <= resident:
+            continue
+        return SharedRowsPlan(
+            rows,
+            length,
+            width,
+            threads,
+            pieces.chunks,
+            1,
+            stored,
+            blocks,
+            prefetched=operands,
+            phase=phase,
+            resident=resident,
+            pieces=pieces,
+            kept=_find_kept(nests, rank, operands, stored),
+        )
+    return None
+
+
+def _can_recompute(
+    nests: Sequence[LoopNest],
+    rank: int,
+    stored: Mapping[tuple[Any, int], bool],
+    copied: set[Key],
+) -> bool:
+    """Whether all rows that ops read are copied, shared by all rows, or cheap to compute again."""
+    available, results = set(copied), set()
+    for nest in nests:
+        generic = nest.generic
+        first = generic.num_inputs
+        for number, value in enumerate(generic.op.operands):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            key = row_key(nest, number, rank)
+            if is_number(key[-1], 0) or (number >= first and not generic.uses_output):
+                continue
+            is_constant = is_shared_row(key[2]) and not is_tile_local(key[0])
+            if key in results or not (key in available or is_constant):
+                return False
+        row = along_row(nest, rank)
+        if not row or not row[0].parallel:
+            continue
+        if generic.uses_output:
+            return False
+        for i in range(generic.num_outputs):
+            key = row_key(nest, first + i, rank)
+            if stored[generic.op, i]:
+                results.add(key)
+            elif generic.num_outputs > 1 or not is_total(nest) or _count_ops(nest) > _MOST_OPS:
+                return False
+            else:
+                available.add(key)
+    return True
+
+
+def _find_kept(
+    nests: Sequence[LoopNest],
+    rank: int,
+    operands: Sequence[RowOperand],
+    stored: Mapping[tuple[Any, int], bool],
+) -> tuple[tuple[Any, int], ...]:
+    """Ops whose result fits into the place of an operand that later ops do not read."""
+    last = {row_key(nest, i, rank): time for time, nest in enumerate(nests) for i in _reads(nest)}
+    free = dict(enumerate(operands))
+    kept = []
+    for time, nest in enumerate(nests):
+        generic = nest.generic
+        row = along_row(nest, rank)
+        if not row or not row[0].parallel or stored[generic.op, 0]:
+            continue
+        if not find_ops(generic.op, *_COSTLY_OPS):
+            continue
+        element = generic.block.arguments[generic.num_inputs].type
+        for number, operand in free.items():
+            is_dead = last[row_key(operand.nest, operand.number, rank)] <= time
+            if is_dead and operand.type == element:
+                kept.append((generic.op, number))
+                del free[number]
+                break
+    return tuple(kept)
+
+
+def _reads(nest: LoopNest) -> list[int]:
+    """The inputs of an op that are buffers."""
+    values = enumerate(nest.generic.inputs)
+    return [number for number, value in values if isinstance(value.type, ir.MemRefType)]
+
+
+def _count_ops(nest: LoopNest) -> int:
+    return sum(1 for _ in every_op(nest.generic.op)) - 2
+
+
+RowValues = Callable[[int], list[Any]]
+"""A thread's elements of a row in a chunk."""
+
+
+class LazyValues(Sequence[Any]):
+    """Values whose code is emitted at each access."""
+
+    def __init__(self, count: int, make: Callable[[int], Any]):
+        self.count, self.make = count, make
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: Any) -> Any:
+        if number >= self.count:
+            raise IndexError(number)
+        return self.make(number)
+
+
+class SharedRowsCode(RowwiseCode):
+    """Emits the code of a thread for all rows of its block."""
+
+    plan: SharedRowsPlan
+
+    def start(self, buffers: Sequence[list[Any]]) -> None:
+        """Allocate the row, at the top of the launch; `buffers` are those of the operands."""
+        plan = self.plan
+        self.operands = [
+            Elements(operand.nest, flat, {})
+            for operand, flat in zip(plan.prefetched, buffers, strict=True)
+        ]
+
+    def go_to(self, row: Any) -> None:
+        if not hasattr(self, "copies"):
+            # The constructor calls this first: positions need the pieces.
+            plan = self.plan
+            self.copies = PieceCopies(
+                plan.prefetched, self.shared, self.position, plan.pieces, int(plan.length)
+            )
+        super().go_to(row)
+
+    def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
+        # Positions take many registers, if they live as long as the row: each op computes its own.
+        self.copies.hide_position()
+        self.go_to(arith.index_castui(ir.IndexType.get(), opaque(word(self.row))))
+        super().emit(nest, buffers, captured)
+
+    def loop_over_rows(self, emit_ops: Callable[[], None]) -> None:
+        """Emit all ops for every row of this block."""
+        plan = self.plan
+        step = index(plan.clusters)
+        if isinstance(plan.rows, int):
+            self._copy_row(self.first_row)
+        else:
+            with when(is_less(self.first_row, index(plan.rows))):
+                self._copy_row(self.first_row)
+        rows = scf.ForOp(self.first_row, index(plan.rows), step, [word(0)])
+        with ir.InsertionPoint(rows.body):
+            row, parity = rows.induction_variable, rows.inner_iter_args[0]
+            self.cached.clear()
+            self.go_to(row)
+            self.rows: dict[Key, RowValues] = {}
+            for number, elements in enumerate(self.operands):
+                operand = plan.prefetched[number].number
+                key = row_key(elements.nest, operand, self.grid_rank)
+                self.rows[key] = self._copied_row(number, elements)
+            self.copies.wait(parity, elements=plan.phase is not None)
+            self.row = row
+            emit_ops()
+            if len(self.partials) == 1:
+                barrier()  # all warps have read the partial results, which the next row overwrites
+            else:
+                warp_barrier()  # all lanes have read the piece
+            following = arith.addi(row, step)
+            with when(is_less(following, index(plan.rows))):
+                self._copy_row(following)
+            scf.YieldOp([arith.xori(parity, word(1))])
+
+    def _copied_row(self, number: int, elements: Elements) -> RowValues:
+        operand = self.plan.prefetched[number].number
+        return lambda chunk: [
+            elements.unpacked(operand, value) for value in self.copies.load(number, chunk)
+        ]
+
+    def _copy_row(self, row: Any) -> None:
+        """Start the copies of a warp's piece: vectors in bulk, and elements of a vector cut."""
+        plan = self.plan
+        self.go_to(row)
+        shift = 0 if self.shift is None else self.shift
+        first = sub(self.copies.first, shift)
+        sources = [
+            (
+                elements.buffers[operand.number],
+                at(self._at(elements.nest, index(first))[0][operand.number]),
+            )
+            for operand, elements in zip(plan.prefetched, self.operands, strict=True)
+        ]
+        self.copies.copy(add(shift, plan.length), sources)
+        if plan.phase is None:
+            return
+        for number, elements in enumerate(self.operands):
+            operand = plan.prefetched[number].number
+            for chunk, guard in enumerate(self.guards):
+                if isinstance(guard, PartialGuard) and not self._is_inside_row(chunk):
+                    where, _ = self._at(elements.nest, self.starts[chunk])
+                    self._copy_cut(number, elements, where[operand], chunk, guard)
+        self.copies.commit()
+
+    def _copy_cut(
+        self, number: int, elements: Elements, base: Any, chunk: int, guard: PartialGuard
+    ) -> None:
+        """Copy the elements of a vector at the end of the row, which has not all of them."""
+        cut = arith.xori(guard.full, splat(guard.full.type, 1))
+        with when(arith.andi(cut, guard.elements[0])):
+            for k, inside in enumerate(guard.elements):
+                with when(inside):
+                    self.copies.copy_element(number, elements, base, chunk, k)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _map_chunks(self, elements: Elements) -> None:
+        """Compute a row that is a result; that of others is computed where it is read."""
+        if not self.plan.stored[elements.generic.op, 0]:
+            self._defer(elements)
+            return
+
+        def store(chunk: int, _: Values) -> Values:
+            self._elementwise(elements, chunk)
+            return []
+
+        self._load_scalars(elements)
+        self._fold_chunks(store, [])
+
+    def _reduction(self, elements: Elements) -> None:
+        self._load_scalars(elements)
+        super()._reduction(elements)
+
+    def _defer(self, elements: Elements) -> None:
+        """Let later ops compute a row, or keep it in the place of an operand."""
+        generic, kept = elements.generic, dict(self.plan.kept)
+        inputs = [self._values(elements, operand) for operand in range(generic.num_inputs)]
+
+        def compute(chunk: int) -> list[Any]:
+            _, ivs = self._at(elements.nest, self.starts[chunk])
+            values = [each and each(chunk) for each in inputs]
+            return [
+                elements.apply([v and v[k] for v in values], self._moved(elements.nest, ivs, k))[0]
+                for k in range(self.plan.vector_width)
+            ]
+
+        key = row_key(elements.nest, generic.num_inputs, self.grid_rank)
+        self.rows[key] = compute
+        if generic.op not in kept:
+            return
+        number = kept[generic.op]
+
+        def keep(chunk: int, _: Values) -> Values:
+            self.copies.store(number, chunk, compute(chunk))
+            return []
+
+        self._fold_chunks(keep, [])
+        ptx.fence_shared_writes()  # the copy of the next row comes after these writes
+        self.rows[key] = partial(self.copies.load, number)
+
+    def _fold_chunks(self, step: Callable[[int, Values], Values], totals: Values) -> Values:
+        """A loop over the chunks that all warps have: registers for a few of them suffice."""
+        count = self.plan.vectors_per_thread
+        inner = [chunk for chunk in range(count) if self._is_inner(chunk)]
+        most = max(1, _UNROLLED_ELEMENTS // self.plan.vector_width)
+        unrolled = next(n for n in range(most, 0, -1) if len(inner) % n == 0)
+        first, last = (inner[0], inner[-1] + 1) if len(inner) > unrolled else (count, count)
+        for chunk in range(first):
+            totals = step(chunk, totals)
+        if first < last:
+            totals = self._loop(step, totals, range(first, last, unrolled))
+        for chunk in range(last, count):
+            totals = step(chunk, totals)
+        return totals
+
+    def _loop(
+        self, step: Callable[[int, Values], Values], totals: Values, chunks: range
+    ) -> Values:
+        distance = 32 * self.plan.vector_width
+        bounds = (0, len(chunks) * chunks.step * distance, chunks.step * distance)
+        loop = scf.ForOp(*map(index, bounds), [value for values in totals for value in values])
+        own = self.copies.own
+        with ir.InsertionPoint(loop.body):
+            self.copies.own = arith.addi(own, loop.induction_variable)
+            inside = grouped(list(loop.inner_iter_args), self.plan.vector_width)
+            for chunk in range(chunks.start, chunks.start + chunks.step):
+                inside = step(chunk, inside)
+            scf.YieldOp([value for values in inside for value in values])
+        self.copies.own = own
+        return grouped(list(loop.results), self.plan.vector_width)
+
+    def _values(self, elements: Elements, operand: int) -> RowValues | None:
+        """An input of an op as it is at this point; None for one that the op does not use."""
+        if not any(True for _ in elements.generic.block.arguments[operand].uses):
+            return None
+        key = row_key(elements.nest, operand, self.grid_rank)
+        if key in self.rows:
+            return self.rows[key]
+        where, _ = self._at(elements.nest, None)
+        if not is_number(key[-1], 0):
+            return lambda chunk: self._load_shared(elements, operand, chunk)
+        values = self._load(elements, operand, where[operand], None) * self.plan.vector_width
+        return lambda chunk: values
+
+    def _load_shared(self, elements: Elements, operand: int, chunk: int) -> list[Any]:
+        """A thread's elements of a row that is the same at every point of the grid."""
+        where, _ = self._at(elements.nest, self.starts[chunk])
+        return self._fetch(elements, operand, where[operand], chunk)
+
+    def _load(self, elements: Elements, operand: int, base: Any, chunk: int | None) -> list[Any]:
+        key = row_key(elements.nest, operand, self.grid_rank)
+        is_buffer = isinstance(elements.buffers[operand].type, ir.MemRefType)
+        if chunk is None or not is_buffer or is_number(key[-1], 0):
+            return super()._load(elements, operand, base, chunk)
+        if key in self.rows:
+            return self.rows[key](chunk)
+        return self._fetch(elements, operand, base, chunk)
+
+    # --- positions --------------------------------------------------------------------------------
+
+    def _place_chunks(self) -> None:
+        # Emitted where they are used: a device has few registers for positions and conditions.
+        count = self.plan.vectors_per_thread
+        self.starts = LazyValues(count, self._start)
+        self.guards = LazyValues(count, lambda i: self._guard(i, self._start(i)))
+
+    def _is_inner(self, chunk: int) -> bool:
+        """Whether all threads have all elements of a chunk."""
+        is_inside = self._is_inside_row(chunk) and self.plan.pieces.is_inside_pieces(chunk)
+        return is_inside and (chunk > 0 or self.plan.phase is None)
+
+    def _start(self, chunk: int) -> Any:
+        first = shifted(self.copies.own, chunk * 32 * self.plan.vector_width)
+        return first if self.shift is None else arith.subi(first, self.shift)
+
+    def _is_inside_row(self, chunk: int) -> bool:
+        return self.plan.pieces.is_inside_row(chunk, int(self.plan.length))
+
+    def _guard(self, chunk: int, start: Any) -> Any:
+        pieces = self.plan.pieces
+        inside = None if pieces.is_inside_pieces(chunk) else self.copies.is_in_piece(chunk)
+        if self._is_inside_row(chunk) and (chunk or self.shift is None):
+            if inside is None or self.shift is None:
+                return inside
+            return PartialGuard(inside, [inside] * pieces.width)
+        if self.shift is None:
+            in_row = is_less(start, index(self.plan.length))
+            return in_row if inside is None else arith.andi(in_row, inside)
+        cut = self._cut(start)
+        if inside is None:
+            return cut
+        return PartialGuard(
+            arith.andi(cut.full, inside), [arith.andi(each, inside) for each in cut.elements]
+        )
+
+
+def emit_shared_rows(kernel: DeviceKernel, plan: SharedRowsPlan, position: ThreadPosition) -> None:
+    """Emit all ops for the part of a row of one thread."""
+    flat = kernel.flat_buffers(lambda value: value)
+    code = SharedRowsCode(plan, position, kernel.grid, kernel.shared)
+    code.reserve(kernel.loop_nests)
+    code.start([[flat(v) for v in o.nest.generic.op.operands] for o in plan.prefetched])
+    mapping: dict[Any, Any] = {}
+
+    def emit_ops() -> None:
+        for op in kernel.ops:
+            kernel.emit_op(
+                op, flat, mapping, lambda nest, buffers: code.emit(nest, buffers, mapping)
+            )
+
+    code.loop_over_rows(emit_ops)
+
+
+SHARED_ROWS = Strategy("shared_rows", match_rows, plan_shared_rows, emit_shared_rows)
