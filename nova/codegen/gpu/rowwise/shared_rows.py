@@ -24,7 +24,7 @@ from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.pointwise.elementwise import grouped
 from nova.codegen.gpu.ptx_ops import opaque, warp_barrier, word
 from nova.codegen.gpu.rowwise.code import PartialGuard, RowwiseCode, Values, is_total
-from nova.codegen.gpu.rowwise.pieces import PieceCopies, Pieces, can_copy_rows
+from nova.codegen.gpu.rowwise.pieces import PieceCopies, Pieces, count_stages
 from nova.codegen.gpu.rowwise.pipeline import RowOperand
 from nova.codegen.gpu.rowwise.plan import (
     MULTIPROCESSORS,
@@ -44,14 +44,14 @@ from nova.codegen.gpu.rowwise.plan import (
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import add, index, sub
+from nova.ir.index import add, index, mul, sub
 from nova.ir.symbolic.size_table import is_number, typical
 from nova.ir.walk import every_op, find_ops
 
 _REGISTER_ELEMENTS = 32 * 1024
 """Rows up to this length fit into the registers of a block."""
-_BLOCKS = ((2, 512, 108 << 10), (1, 1024, 224 << 10))
-"""Blocks of a multiprocessor, threads of each, and its bytes of shared memory for rows."""
+_BLOCKS = ((1, 1024, 224 << 10, 2), (1, 1024, 224 << 10, 1))
+"""Blocks of a multiprocessor, threads of each, its bytes of shared memory for rows, and stages."""
 _COSTLY_OPS = ("math.exp", "math.log", "math.tanh", "math.erf", "math.powf", "arith.divf")
 _UNROLLED_ELEMENTS = 24
 """Elements of a thread in an iteration of a loop over chunks."""
@@ -61,7 +61,7 @@ _MOST_OPS = 8
 
 @dataclass(frozen=True)
 class SharedRowsPlan(RowwisePlan):
-    """A persistent block per row; `pieces` are those of its warps."""
+    """A persistent block per row, with one or two stages; `pieces` are those of its warps."""
 
     pieces: Pieces = Pieces(0, 1, 1)
     kept: tuple[tuple[Any, int], ...] = ()
@@ -84,10 +84,10 @@ def plan_shared_rows(kernel: DeviceKernel, match: RowProgram) -> SharedRowsPlan 
     stored = last_writes(nests, rank, kernel.results)
     if not _can_recompute(nests, rank, stored, {row_key(o.nest, o.number, rank) for o in operands}):
         return None
-    for blocks, threads, most in _BLOCKS:
+    for blocks, threads, most, stages in _BLOCKS:
         pieces = Pieces.of(length, 1 if phase is None else phase.unit, threads // 32, width)
         resident = MULTIPROCESSORS * blocks
-        if not can_copy_rows(operands, pieces, most) or typical(rows) <= resident:
+        if count_stages(operands, pieces, most) < stages or typical(rows) <= resident:
             continue
         return SharedRowsPlan(
             rows,
@@ -100,6 +100,7 @@ def plan_shared_rows(kernel: DeviceKernel, match: RowProgram) -> SharedRowsPlan 
             blocks,
             prefetched=operands,
             phase=phase,
+            stages=stages,
             resident=resident,
             pieces=pieces,
             kept=_find_kept(nests, rank, operands, stored),
@@ -216,9 +217,8 @@ class SharedRowsCode(RowwiseCode):
         if not hasattr(self, "copies"):
             # The constructor calls this first: positions need the pieces.
             plan = self.plan
-            self.copies = PieceCopies(
-                plan.prefetched, self.shared, self.position, plan.pieces, int(plan.length)
-            )
+            layout = plan.pieces, plan.stages, int(plan.length)
+            self.copies = PieceCopies(plan.prefetched, self.shared, self.position, *layout)
         super().go_to(row)
 
     def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
@@ -231,14 +231,22 @@ class SharedRowsCode(RowwiseCode):
         """Emit all ops for every row of this block."""
         plan = self.plan
         step = index(plan.clusters)
-        if isinstance(plan.rows, int):
-            self._copy_row(self.first_row)
-        else:
-            with when(is_less(self.first_row, index(plan.rows))):
-                self._copy_row(self.first_row)
+        row = self.first_row
+        for stage in range(plan.stages):
+            self.copies.stage = word(stage)
+            # A block has at least one row, but for sizes whose launch has more blocks.
+            if stage == 0 and isinstance(plan.rows, int):
+                self._copy_row(row)
+            else:
+                with when(is_less(row, index(plan.rows))):
+                    self._copy_row(row)
+            self._commit()
+            row = arith.addi(row, step)
         rows = scf.ForOp(self.first_row, index(plan.rows), step, [word(0)])
         with ir.InsertionPoint(rows.body):
-            row, parity = rows.induction_variable, rows.inner_iter_args[0]
+            row, done = rows.induction_variable, rows.inner_iter_args[0]
+            self.copies.stage = arith.andi(done, word(plan.stages - 1))
+            parity = arith.andi(arith.shrui(done, word(plan.stages - 1)), word(1))
             self.cached.clear()
             self.go_to(row)
             self.rows: dict[Key, RowValues] = {}
@@ -253,10 +261,16 @@ class SharedRowsCode(RowwiseCode):
                 barrier()  # all warps have read the partial results, which the next row overwrites
             else:
                 warp_barrier()  # all lanes have read the piece
-            following = arith.addi(row, step)
+            following = arith.addi(row, index(mul(step, plan.stages)))
             with when(is_less(following, index(plan.rows))):
                 self._copy_row(following)
-            scf.YieldOp([arith.xori(parity, word(1))])
+            self._commit()
+            scf.YieldOp([arith.addi(done, word(1))])
+
+    def _commit(self) -> None:
+        """End the copies of elements of a row, where vectors are cut."""
+        if self.plan.phase is not None:
+            self.copies.commit()
 
     def _copied_row(self, number: int, elements: Elements) -> RowValues:
         operand = self.plan.prefetched[number].number
@@ -286,7 +300,6 @@ class SharedRowsCode(RowwiseCode):
                 if isinstance(guard, PartialGuard) and not self._is_inside_row(chunk):
                     where, _ = self._at(elements.nest, self.starts[chunk])
                     self._copy_cut(number, elements, where[operand], chunk, guard)
-        self.copies.commit()
 
     def _copy_cut(
         self, number: int, elements: Elements, base: Any, chunk: int, guard: PartialGuard
