@@ -132,9 +132,7 @@ class _Read(_Slices):
 class _Join(_Slices):
     """A call that joins results of matmuls."""
 
-    def __init__(
-        self, call: Any, parts: list[_Part], named: dict[str, Any], copies: KernelCopies
-    ):
+    def __init__(self, call: Any, parts: list[_Part], named: dict[str, Any], copies: KernelCopies):
         super().__init__(call, named, copies)
         self.parts = parts
         *_, target = call.operands
@@ -163,7 +161,9 @@ class _Join(_Slices):
         if len({maker for maker, _, _ in found}) < len(found):
             return
         if _is_alloc(self.target):
-            self.target.owner.operation.move_before(self.call.parent.regions[0].blocks[0].operations[0].operation)
+            self.target.owner.operation.move_before(
+                self.call.parent.regions[0].blocks[0].operations[0].operation
+            )
         for maker, position, start in found:
             self._use_slice(maker, position, self.target, start)
         self.call.erase()
@@ -323,7 +323,9 @@ class _Loads:
         if op.name == "arith.select":
             return operands[1] if operands[0] else operands[2]
         if op.name == "arith.cmpi":
-            return _COMPARES.get(int(op.attributes["predicate"].value), lambda a, b: None)(*operands)
+            return _COMPARES.get(int(op.attributes["predicate"].value), lambda a, b: None)(
+                *operands
+            )
         return _INTEGERS[op.name](*operands) if op.name in _INTEGERS else None
 
 

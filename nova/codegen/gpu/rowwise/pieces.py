@@ -1,9 +1,9 @@
 """Pieces of a row in the shared memory of one block: each warp copies and reads its own.
 
 Input: the operands that a `SharedRowsPlan` copies, and the position of a thread. Output: code that
-copies the piece of a row of a warp, and reads a thread's elements of it. Pieces are whole lines of
-the caches. The first lane of a warp starts a bulk copy (the copy engine of Hopper), and an mbarrier
-of the warp counts its bytes, so no warp waits for the copies of another. `shared_rows.py` calls it.
+copies the piece of a warp, and reads a thread's elements of it. Pieces are whole lines of the
+caches. The first lane of a warp starts a bulk copy (the copy engine of Hopper), and an mbarrier of
+the warp counts its bytes, so no warp waits for the copies of another. `shared_rows.py` calls it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from nova.codegen.gpu.block_ops import (
     is_less,
     when,
 )
-from nova.codegen.gpu.memory import ACCESS, load_run, store_run
+from nova.codegen.gpu.memory import load_run, store_run
 from nova.codegen.gpu.ptx_ops import (
     commit_copies,
     copy_async,
     global_base,
-    opaque,
     wait_for_copies,
     word,
 )
@@ -67,7 +66,8 @@ class Pieces:
     @property
     def chunks(self) -> int:
         """Vectors of a thread."""
-        return -(-(-(-self.lines // self.warps)) * LINE_VECTORS // WARP)
+        most = self.least + (1 if self.lines % self.warps else 0)
+        return -(-most * LINE_VECTORS // WARP)
 
     @property
     def elements(self) -> int:
@@ -93,17 +93,14 @@ class PieceCopies:
         shared: SharedMemory,
         position: ThreadPosition,
         pieces: Pieces,
-        stages: int,
         length: int,
     ):
-        self.operands, self.pieces, self.stages = operands, pieces, stages
-        self.slots = [shared.allocate(stages * pieces.elements, o.type) for o in operands]
-        arrived = shared.allocate(stages * position.warps, ir.IntegerType.get_signless(64))
+        self.operands, self.pieces = operands, pieces
+        self.slots = [shared.allocate(pieces.elements, o.type) for o in operands]
+        arrived = shared.allocate(position.warps, ir.IntegerType.get_signless(64))
         lane, warp = position.lane(), position.warp()
         self.is_first = is_equal(lane, index(0))
-        self.arrived = word(add(global_base(arrived), mul(warp, 8 * stages)))
-        self.stage = word(0)
-        """The number of the stage that the row is in (i32)."""
+        self.arrived = word(add(global_base(arrived), mul(warp, 8)))
         more = pieces.lines % pieces.warps
         first_line: Index = mul(warp, pieces.least)
         count: Index = pieces.least
@@ -116,8 +113,7 @@ class PieceCopies:
         self.own = index(add(self.first, mul(lane, pieces.width)))
         """The first element of the thread's first vector, from there."""
         with when(self.is_first):
-            for stage in range(stages):
-                ptx.init_barrier(arith.addi(self.arrived, word(8 * stage)), 1)
+            ptx.init_barrier(self.arrived, 1)
             ptx.publish_barriers()
         self._clear_end(position.thread, length)
         barrier()
@@ -132,18 +128,13 @@ class PieceCopies:
         with when(is_less(thread, index(count))):
             for slot, operand in zip(self.slots, self.operands, strict=True):
                 zeros = [splat(operand.type, 0)] * width
-                for stage in range(self.stages):
-                    start = first * width + stage * self.pieces.elements
-                    store_run(zeros, slot, index(add(mul(thread, width), start)), 1, aligned=True)
+                where = index(add(mul(thread, width), first * width))
+                store_run(zeros, slot, where, 1, aligned=True)
             ptx.fence_shared_writes()
 
     def is_in_piece(self, chunk: int) -> Any:
         """Whether the thread's vector of a chunk is of its warp's piece."""
         return is_less(self._at(chunk, 0), self.end)
-
-    def hide_position(self) -> None:
-        """Let values that depend on the thread's position be computed from here on, again."""
-        self.own = arith.index_castui(ir.IndexType.get(), opaque(word(self.own)))
 
     def copy(self, end: Index, sources: Sequence[tuple[Any, Any]]) -> None:
         """Start the bulk copies of a row that ends at `end` (from the aligned position before it).
@@ -154,69 +145,49 @@ class PieceCopies:
         sizes = [element_bytes(operand.type) for operand in self.operands]
         whole = sub(end, arith.remui(index(end), index(self.pieces.width)))
         count = arith.maxsi(index(sub(minimum(self.end, whole), self.first)), index(0))
-        arrived = self._barrier()
         with when(self.is_first):
-            ptx.expect_byte_count(arrived, word(mul(count, sum(sizes))))
+            ptx.expect_byte_count(self.arrived, word(mul(count, sum(sizes))))
             with when(compare(arith.CmpIPredicate.sgt, count, 0)):
                 for slot, size, (buffer, position) in zip(self.slots, sizes, sources, strict=True):
-                    to = word(add(global_base(slot), mul(self._staged(self.first), size)))
+                    to = word(add(global_base(slot), mul(self.first, size)))
                     source = index(add(global_base(buffer), mul(position, size)))
-                    ptx.copy_bytes(to, source, word(mul(count, size)), arrived)
+                    ptx.copy_bytes(to, source, word(mul(count, size)), self.arrived)
 
     def copy_element(self, number: int, elements: Elements, base: Any, chunk: int, k: int) -> None:
         """Start the copy of element `k` of this thread's vector, which begins at `base`."""
         operand = self.operands[number]
         size = element_bytes(operand.type)
         source = add(global_base(elements.buffers[operand.number]), mul(shifted(base, k), size))
-        to = add(global_base(self.slots[number]), mul(self._staged(self._at(chunk, k)), size))
+        to = add(global_base(self.slots[number]), mul(self._at(chunk, k), size))
         copy_async(to, source, size)
 
-    def commit(self) -> None:
-        """End the copies of elements of a row."""
-        commit_copies()
-
-    def wait(self, parity: ir.Value, *, elements: bool) -> None:
-        """Wait for the copies of a row, with `elements` for those of this thread's elements too."""
+    def wait(self, *, elements: bool) -> None:
+        """Wait for the copies, with `elements` for those of this thread's elements too."""
         if elements:
-            wait_for_copies(self.stages - 1)
-        ptx.await_phase(self._barrier(), parity)
+            commit_copies()
+            wait_for_copies(0)
+        ptx.await_phase(self.arrived, word(0))
 
     def load(self, number: int, chunk: int) -> list[Any]:
         """This thread's elements of a chunk of an operand; others where it has none."""
         where = self._at(chunk, 0)
         if not self.pieces.is_inside_pieces(chunk):
             where = arith.select(self.is_in_piece(chunk), where, self.own)
-        return load_run(
-            self.slots[number], index(self._staged(where)), self.pieces.width, 1, aligned=True
-        )
+        return load_run(self.slots[number], where, self.pieces.width, 1, aligned=True)
 
     def store(self, number: int, chunk: int, values: Sequence[Any]) -> None:
         """Write this thread's elements of a chunk in the place of an operand, where it has some."""
-        where = index(self._staged(self._at(chunk, 0)))
+        where = self._at(chunk, 0)
         if self.pieces.is_inside_pieces(chunk):
             store_run(values, self.slots[number], where, 1, aligned=True)
             return
         with when(self.is_in_piece(chunk)):
             store_run(values, self.slots[number], where, 1, aligned=True)
 
-    def _barrier(self) -> ir.Value:
-        if self.stages == 1:
-            return self.arrived
-        return arith.addi(self.arrived, arith.shli(self.stage, word(3)))
-
-    def _staged(self, position: Index) -> Index:
-        """A position of the row in the memory of all stages."""
-        if self.stages == 1:
-            return position
-        stage = arith.index_castui(ir.IndexType.get(), self.stage)
-        return add(position, mul(stage, self.pieces.elements))
-
     def _at(self, chunk: int, k: int) -> Any:
         return shifted(self.own, chunk * WARP * self.pieces.width + k)
 
 
-def count_stages(operands: Sequence[RowOperand], pieces: Pieces, most: int) -> int:
-    """The rows of these operands that fit into `most` bytes; 0 where warps have too few lines."""
-    row_bytes = sum(element_bytes(operand.type) for operand in operands) * pieces.elements
-    is_long = pieces.least * LINE_VECTORS * ACCESS >= 2 * WARP * ACCESS
-    return most // row_bytes if operands and is_long else 0
+def row_bytes(operands: Sequence[RowOperand], pieces: Pieces) -> int:
+    """Bytes of a row of these operands in shared memory."""
+    return sum(element_bytes(operand.type) for operand in operands) * pieces.elements

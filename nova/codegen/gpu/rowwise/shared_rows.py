@@ -1,11 +1,12 @@
-"""Row programs whose rows are in shared memory: one block has a row, and reads it for each op.
+"""Row programs whose rows are in shared memory: a block has a row, and reads it for each op.
 
 Input: a kernel of many rows that are longer than the registers of a block, whose operands fit into
 its shared memory (the scores of a vocabulary). Output: the strategy `SHARED_ROWS`, which
-`schedule.py` tries before `ROWWISE`. Blocks are persistent. Each warp has a piece of the row: it
-copies that of the next row as soon as it has stored its results (`pieces.py`), so it waits for
-other warps only where a row is reduced. A row of intermediate values takes the place of an operand
-that no later op reads, or its readers compute it again.
+`schedule.py` tries before `ROWWISE`. Each warp copies a piece of the row (`pieces.py`), and waits
+for other warps only where the row is reduced. A row of intermediate values takes the place of an
+operand that no later op reads, or its readers compute it again. Blocks are not persistent: the
+device starts a block wherever one has ended, which balances multiprocessors of different speed
+better than copies ahead hide latency.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from nova.codegen.common.builder import splat
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.index_math import at, shifted
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.gpu.block_ops import ThreadPosition, barrier, is_less, when
+from nova.codegen.gpu.block_ops import WARP, SharedMemory, ThreadPosition, is_less, when
 from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
 from nova.codegen.gpu.pointwise.elementwise import grouped
-from nova.codegen.gpu.ptx_ops import opaque, warp_barrier, word
 from nova.codegen.gpu.rowwise.code import PartialGuard, RowwiseCode, Values, is_total
-from nova.codegen.gpu.rowwise.pieces import PieceCopies, Pieces, count_stages
+from nova.codegen.gpu.rowwise.pieces import PieceCopies, Pieces, row_bytes
 from nova.codegen.gpu.rowwise.pipeline import RowOperand
 from nova.codegen.gpu.rowwise.plan import (
     MULTIPROCESSORS,
@@ -42,16 +42,16 @@ from nova.codegen.gpu.rowwise.plan import (
     row_vector_width,
 )
 from nova.codegen.gpu.strategy import Strategy
-from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import add, index, mul, sub
-from nova.ir.symbolic.size_table import is_number, typical
+from nova.ir.index import add, index, sub
+from nova.ir.symbolic.size_table import Extent, is_number, typical
 from nova.ir.walk import every_op, find_ops
 
 _REGISTER_ELEMENTS = 32 * 1024
 """Rows up to this length fit into the registers of a block."""
-_BLOCKS = ((1, 1024, 224 << 10, 2), (1, 1024, 224 << 10, 1))
-"""Blocks of a multiprocessor, threads of each, its bytes of shared memory for rows, and stages."""
+_THREADS = 512
+_BLOCKS = ((2, 108 << 10), (1, 224 << 10))
+"""Blocks of a multiprocessor, and the bytes of shared memory of each for rows."""
 _COSTLY_OPS = ("math.exp", "math.log", "math.tanh", "math.erf", "math.powf", "arith.divf")
 _UNROLLED_ELEMENTS = 24
 """Elements of a thread in an iteration of a loop over chunks."""
@@ -59,11 +59,16 @@ _MOST_OPS = 8
 """Ops of an intermediate value that each reader computes again."""
 
 
+_NO_PIECES = Pieces(0, 1, 1)
+
+
 @dataclass(frozen=True)
 class SharedRowsPlan(RowwisePlan):
-    """A persistent block per row, with one or two stages; `pieces` are those of its warps."""
+    """A block per row; `pieces` are those of its warps."""
 
-    pieces: Pieces = Pieces(0, 1, 1)
+    copied: tuple[RowOperand, ...] = ()
+    """Operands whose rows are copied to shared memory."""
+    pieces: Pieces = _NO_PIECES
     kept: tuple[tuple[Any, int], ...] = ()
     """Ops whose result is kept in shared memory, and the number of the operand in whose place."""
 
@@ -84,24 +89,22 @@ def plan_shared_rows(kernel: DeviceKernel, match: RowProgram) -> SharedRowsPlan 
     stored = last_writes(nests, rank, kernel.results)
     if not _can_recompute(nests, rank, stored, {row_key(o.nest, o.number, rank) for o in operands}):
         return None
-    for blocks, threads, most, stages in _BLOCKS:
-        pieces = Pieces.of(length, 1 if phase is None else phase.unit, threads // 32, width)
-        resident = MULTIPROCESSORS * blocks
-        if count_stages(operands, pieces, most) < stages or typical(rows) <= resident:
+    pieces = Pieces.of(length, 1 if phase is None else phase.unit, _THREADS // WARP, width)
+    for blocks, most in _BLOCKS:
+        is_full = typical(rows) > MULTIPROCESSORS * blocks
+        if not operands or not is_full or row_bytes(operands, pieces) > most:
             continue
         return SharedRowsPlan(
             rows,
             length,
             width,
-            threads,
+            _THREADS,
             pieces.chunks,
             1,
             stored,
             blocks,
-            prefetched=operands,
             phase=phase,
-            stages=stages,
-            resident=resident,
+            copied=operands,
             pieces=pieces,
             kept=_find_kept(nests, rank, operands, stored),
         )
@@ -201,101 +204,58 @@ class LazyValues(Sequence[Any]):
 
 
 class SharedRowsCode(RowwiseCode):
-    """Emits the code of a thread for all rows of its block."""
+    """Emits the code of a thread for the row of its block."""
 
     plan: SharedRowsPlan
 
-    def start(self, buffers: Sequence[list[Any]]) -> None:
-        """Allocate the row, at the top of the launch; `buffers` are those of the operands."""
+    def __init__(
+        self,
+        plan: SharedRowsPlan,
+        position: ThreadPosition,
+        grid: Sequence[Extent],
+        shared: SharedMemory,
+    ):
+        length = int(plan.length)
+        self.copies = PieceCopies(plan.copied, shared, position, plan.pieces, length)
+        self.rows: dict[Key, RowValues] = {}
+        super().__init__(plan, position, grid, shared)
+
+    def copy_row(self, buffers: Sequence[list[Any]]) -> None:
+        """Copy the row to shared memory; `buffers` are those of the plan's operands."""
         plan = self.plan
         self.operands = [
             Elements(operand.nest, flat, {})
-            for operand, flat in zip(plan.prefetched, buffers, strict=True)
+            for operand, flat in zip(plan.copied, buffers, strict=True)
         ]
-
-    def go_to(self, row: Any) -> None:
-        if not hasattr(self, "copies"):
-            # The constructor calls this first: positions need the pieces.
-            plan = self.plan
-            layout = plan.pieces, plan.stages, int(plan.length)
-            self.copies = PieceCopies(plan.prefetched, self.shared, self.position, *layout)
-        super().go_to(row)
-
-    def emit(self, nest: LoopNest, buffers: Sequence[Any], captured: Mapping[Any, Any]) -> None:
-        # Positions take many registers, if they live as long as the row: each op computes its own.
-        self.copies.hide_position()
-        self.go_to(arith.index_castui(ir.IndexType.get(), opaque(word(self.row))))
-        super().emit(nest, buffers, captured)
-
-    def loop_over_rows(self, emit_ops: Callable[[], None]) -> None:
-        """Emit all ops for every row of this block."""
-        plan = self.plan
-        step = index(plan.clusters)
-        row = self.first_row
-        for stage in range(plan.stages):
-            self.copies.stage = word(stage)
-            # A block has at least one row, but for sizes whose launch has more blocks.
-            if stage == 0 and isinstance(plan.rows, int):
-                self._copy_row(row)
-            else:
-                with when(is_less(row, index(plan.rows))):
-                    self._copy_row(row)
-            self._commit()
-            row = arith.addi(row, step)
-        rows = scf.ForOp(self.first_row, index(plan.rows), step, [word(0)])
-        with ir.InsertionPoint(rows.body):
-            row, done = rows.induction_variable, rows.inner_iter_args[0]
-            self.copies.stage = arith.andi(done, word(plan.stages - 1))
-            parity = arith.andi(arith.shrui(done, word(plan.stages - 1)), word(1))
-            self.cached.clear()
-            self.go_to(row)
-            self.rows: dict[Key, RowValues] = {}
-            for number, elements in enumerate(self.operands):
-                operand = plan.prefetched[number].number
-                key = row_key(elements.nest, operand, self.grid_rank)
-                self.rows[key] = self._copied_row(number, elements)
-            self.copies.wait(parity, elements=plan.phase is not None)
-            self.row = row
-            emit_ops()
-            if len(self.partials) == 1:
-                barrier()  # all warps have read the partial results, which the next row overwrites
-            else:
-                warp_barrier()  # all lanes have read the piece
-            following = arith.addi(row, index(mul(step, plan.stages)))
-            with when(is_less(following, index(plan.rows))):
-                self._copy_row(following)
-            self._commit()
-            scf.YieldOp([arith.addi(done, word(1))])
-
-    def _commit(self) -> None:
-        """End the copies of elements of a row, where vectors are cut."""
-        if self.plan.phase is not None:
-            self.copies.commit()
+        self._copy_pieces()
+        for number, elements in enumerate(self.operands):
+            key = row_key(elements.nest, plan.copied[number].number, self.grid_rank)
+            self.rows[key] = self._copied_row(number, elements)
+        self.copies.wait(elements=plan.phase is not None)
 
     def _copied_row(self, number: int, elements: Elements) -> RowValues:
-        operand = self.plan.prefetched[number].number
+        operand = self.plan.copied[number].number
         return lambda chunk: [
             elements.unpacked(operand, value) for value in self.copies.load(number, chunk)
         ]
 
-    def _copy_row(self, row: Any) -> None:
+    def _copy_pieces(self) -> None:
         """Start the copies of a warp's piece: vectors in bulk, and elements of a vector cut."""
         plan = self.plan
-        self.go_to(row)
         shift = 0 if self.shift is None else self.shift
-        first = sub(self.copies.first, shift)
+        first = index(sub(self.copies.first, shift))
         sources = [
             (
                 elements.buffers[operand.number],
-                at(self._at(elements.nest, index(first))[0][operand.number]),
+                at(self._at(elements.nest, first)[0][operand.number]),
             )
-            for operand, elements in zip(plan.prefetched, self.operands, strict=True)
+            for operand, elements in zip(plan.copied, self.operands, strict=True)
         ]
         self.copies.copy(add(shift, plan.length), sources)
         if plan.phase is None:
             return
         for number, elements in enumerate(self.operands):
-            operand = plan.prefetched[number].number
+            operand = plan.copied[number].number
             for chunk, guard in enumerate(self.guards):
                 if isinstance(guard, PartialGuard) and not self._is_inside_row(chunk):
                     where, _ = self._at(elements.nest, self.starts[chunk])
@@ -354,28 +314,25 @@ class SharedRowsCode(RowwiseCode):
             return []
 
         self._fold_chunks(keep, [])
-        ptx.fence_shared_writes()  # the copy of the next row comes after these writes
         self.rows[key] = partial(self.copies.load, number)
 
     def _fold_chunks(self, step: Callable[[int, Values], Values], totals: Values) -> Values:
         """A loop over the chunks that all warps have: registers for a few of them suffice."""
         count = self.plan.vectors_per_thread
         inner = [chunk for chunk in range(count) if self._is_inner(chunk)]
-        most = max(1, _UNROLLED_ELEMENTS // self.plan.vector_width)
-        unrolled = next(n for n in range(most, 0, -1) if len(inner) % n == 0)
-        first, last = (inner[0], inner[-1] + 1) if len(inner) > unrolled else (count, count)
+        step_size = max(1, _UNROLLED_ELEMENTS // self.plan.vector_width)
+        first = inner[0] if len(inner) > step_size else count
+        last = first + len(inner) // step_size * step_size if first < count else count
         for chunk in range(first):
             totals = step(chunk, totals)
         if first < last:
-            totals = self._loop(step, totals, range(first, last, unrolled))
+            totals = self._loop(step, totals, range(first, last, step_size))
         for chunk in range(last, count):
             totals = step(chunk, totals)
         return totals
 
-    def _loop(
-        self, step: Callable[[int, Values], Values], totals: Values, chunks: range
-    ) -> Values:
-        distance = 32 * self.plan.vector_width
+    def _loop(self, step: Callable[[int, Values], Values], totals: Values, chunks: range) -> Values:
+        distance = WARP * self.plan.vector_width
         bounds = (0, len(chunks) * chunks.step * distance, chunks.step * distance)
         loop = scf.ForOp(*map(index, bounds), [value for values in totals for value in values])
         own = self.copies.own
@@ -429,7 +386,7 @@ class SharedRowsCode(RowwiseCode):
         return is_inside and (chunk > 0 or self.plan.phase is None)
 
     def _start(self, chunk: int) -> Any:
-        first = shifted(self.copies.own, chunk * 32 * self.plan.vector_width)
+        first = shifted(self.copies.own, chunk * WARP * self.plan.vector_width)
         return first if self.shift is None else arith.subi(first, self.shift)
 
     def _is_inside_row(self, chunk: int) -> bool:
@@ -458,16 +415,10 @@ def emit_shared_rows(kernel: DeviceKernel, plan: SharedRowsPlan, position: Threa
     flat = kernel.flat_buffers(lambda value: value)
     code = SharedRowsCode(plan, position, kernel.grid, kernel.shared)
     code.reserve(kernel.loop_nests)
-    code.start([[flat(v) for v in o.nest.generic.op.operands] for o in plan.prefetched])
+    code.copy_row([[flat(v) for v in o.nest.generic.op.operands] for o in plan.copied])
     mapping: dict[Any, Any] = {}
-
-    def emit_ops() -> None:
-        for op in kernel.ops:
-            kernel.emit_op(
-                op, flat, mapping, lambda nest, buffers: code.emit(nest, buffers, mapping)
-            )
-
-    code.loop_over_rows(emit_ops)
+    for op in kernel.ops:
+        kernel.emit_op(op, flat, mapping, lambda nest, buffers: code.emit(nest, buffers, mapping))
 
 
 SHARED_ROWS = Strategy("shared_rows", match_rows, plan_shared_rows, emit_shared_rows)
