@@ -14,6 +14,7 @@ from typing import Any
 
 from nova.core.records import record
 from nova.core.sizes import known_equal
+from nova.ir.buffers import view_offset
 from nova.ir.linalg.generic import GenericOp, shape_of
 from nova.ir.symbolic.size_table import Extent, is_number, typical
 
@@ -76,7 +77,10 @@ def make_loop_nest(op: Any) -> LoopNest:
         )
         for d in order
     )
-    return LoopNest(generic, loops, tuple(offset for _, offset in linear), _indexed(generic))
+    firsts = (
+        offset + view_offset(value) for value, (_, offset) in zip(op.operands, linear, strict=True)
+    )
+    return LoopNest(generic, loops, tuple(firsts), _indexed(generic))
 
 
 def read_whole(nest: LoopNest, operand: int, elements: Extent | None = None) -> LoopNest:

@@ -141,15 +141,6 @@ class RowReduceCode(RowwiseCode):
         together = zip(names, initial, results, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
 
-    def _load_scalars(self, elements: Elements) -> None:
-        """Load the scalars of the row before the loop: all iterations, and later ops, use them."""
-        where, _ = self._at(elements.nest, None)
-        arguments = list(elements.generic.block.arguments)[: elements.generic.num_inputs]
-        for number, argument in enumerate(arguments):
-            is_scalar = is_number(row_key(elements.nest, number, self.grid_rank)[-1], 0)
-            if is_scalar and any(True for _ in argument.uses):
-                self._load(elements, number, where[number], None)
-
     def _last_chunk(
         self, elements: Elements, first: Any, inside: Any, values: list[Any]
     ) -> list[Any]:

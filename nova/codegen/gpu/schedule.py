@@ -25,6 +25,7 @@ from nova.codegen.gpu.ptx_ops import start_dependents, wait_for_launches
 from nova.codegen.gpu.row_reduce import ROW_REDUCE
 from nova.codegen.gpu.rowwise.kernel import ROWWISE
 from nova.codegen.gpu.rowwise.plan import RowwisePlan
+from nova.codegen.gpu.rowwise.shared_rows import SHARED_ROWS
 from nova.codegen.gpu.scatter.kernel import SCATTER
 from nova.codegen.gpu.strategy import SelectedStrategy, Strategy
 from nova.codegen.gpu.tasks.block_tiles import block_footprint
@@ -49,6 +50,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     SCATTER,
     COLUMN_REDUCE,
     ROW_REDUCE,
+    SHARED_ROWS,
     ROWWISE,
     ELEMENTWISE,
     GENERIC,

@@ -132,20 +132,22 @@ class _Loss:
 
     def _make_chunks(self, x: Tensor, weight: Tensor, target: Tensor) -> list[_Chunk]:
         """Each chunk waits until the memory of the one before is free."""
-        index = self._class_index(target, weight.shape[0])
         chunks: list[_Chunk] = []
         for part in self.parts:
-            source = x
+            source, classes = x, target
             if chunks:
-                source = F.barrier(x, chunks[-1].scores, region=0, released=True)
-            rows = source[part]
+                source, classes = (
+                    F.barrier(tensor, chunks[-1].scores, region=0, released=True)
+                    for tensor in (x, target)
+                )
+            rows, index = source[part], self._class_index(classes[part], weight.shape[0])
             scores = F.linear(rows, weight)
             wide = F.cast(scores, dtype=self.wide)
             top = F.detach(F.max(wide, axis=1, keepdims=True))
             # An infinite maximum would give inf - inf; unshifted, exp and log have the right limits
             shift = F.where(F.isfinite(top), top, 0.0)
             log_sum = F.log(F.sum(F.exp(wide - shift), axis=1, keepdims=True))
-            chunks.append(_Chunk(rows, scores, shift, log_sum, index[part]))
+            chunks.append(_Chunk(rows, scores, shift, log_sum, index))
         return chunks
 
     def _class_index(self, target: Tensor, classes: int) -> Tensor:

@@ -27,6 +27,7 @@ from nova.ir.walk import functions_by_name, kernels, main_function
 from nova.passes.base import Pass
 from nova.passes.control.region_memory import control_memory, control_work
 from nova.passes.gpu.join_updates import join_updates
+from nova.passes.gpu.slice_views import view_slices
 from nova.passes.kernels.assign_offsets import Layout, Lifetime, lay_out, order_calls
 from nova.passes.kernels.buffer_donation import (
     can_write_in_place,
@@ -157,6 +158,8 @@ class _Planner:
             self._reuse_large_buffers([] if Main(self.main).carried else outputs)
         if self.on_device and SizeTable.of(self.main) is None:
             join_updates(self.main, self.named)
+            with ir.InsertionPoint(end), self.main.location:
+                view_slices(self.main, self.named, self.copies, len(self.arguments))
         size = self._place_buffers()
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))

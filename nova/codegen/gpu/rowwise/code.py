@@ -107,9 +107,16 @@ class RowwiseCode:
         """Let positions and guards be those of a row."""
         self.counters = split(row, self.grid)
         self.shift = self._shift() if self.plan.phase else None
-        starts = [self._start(chunk) for chunk in range(self.plan.vectors_per_thread)]
-        self.starts = starts
-        self.guards = [self._guard(chunk, start) for chunk, start in enumerate(starts)]
+        self._place_chunks()
+
+    def _place_chunks(self) -> None:
+        """The positions and guards of the thread's chunks."""
+        self.starts: Sequence[Any] = [
+            self._start(chunk) for chunk in range(self.plan.vectors_per_thread)
+        ]
+        self.guards: Sequence[Any] = [
+            self._guard(chunk, start) for chunk, start in enumerate(self.starts)
+        ]
 
     def reserve(self, nests: Sequence[LoopNest]) -> None:
         """Allocate shared memory for the partial results of all warps, at the top of the launch.
@@ -144,8 +151,7 @@ class RowwiseCode:
         if not row:
             self._number(elements)
         elif row[0].parallel:
-            for chunk in range(self.plan.vectors_per_thread):
-                self._elementwise(elements, chunk)
+            self._map_chunks(elements)
         else:
             self._reduction(elements)
 
@@ -205,7 +211,7 @@ class RowwiseCode:
             return results
 
         guard, width = self.guards[chunk], self.plan.vector_width
-        if isinstance(guard, PartialGuard) and _is_total(elements):
+        if isinstance(guard, PartialGuard) and is_total(elements.nest):
             # Elements outside of the row are computed too, but neither stored nor reduced.
             results = compute(range(width))
 
@@ -229,34 +235,11 @@ class RowwiseCode:
         neutral = [identity(n, type_) for n, type_ in zip(names, types, strict=True)]
         width = self.plan.vector_width
         totals: Values = [[value] * width for value in neutral]
-        for chunk in range(self.plan.vectors_per_thread):
-            where, ivs = self._at(nest, self.starts[chunk])
-            inputs = self._inputs(elements, where, chunk)
 
-            def make(
-                parts: Parts,
-                ivs: dict[int, Any] = ivs,
-                inputs: list[Any] = inputs,
-                before: Values = totals,
-            ) -> Values:
-                points = [
-                    elements.apply(
-                        [*[v and v[k] for v in inputs], *[t[k] for t in before]],
-                        self._moved(nest, ivs, k),
-                    )
-                    for k in parts
-                ]
-                return [list(values) for values in zip(*points, strict=True)]
+        def add_chunk(chunk: int, totals: Values) -> Values:
+            return self._add_chunk(elements, chunk, totals)
 
-            guard = self.guards[chunk]
-            if isinstance(guard, PartialGuard) and _is_total(elements):
-                sums = make(range(width))
-                totals = [
-                    [arith.select(*each) for each in zip(guard.elements, new, old, strict=True)]
-                    for new, old in zip(sums, totals, strict=True)
-                ]
-            else:
-                totals = self._guarded(guard, make, types, width, totals)
+        totals = self._fold_chunks(add_chunk, totals)
         results = []
         for i, (name, values) in enumerate(zip(names, totals, strict=True)):
             combine = combiner(name)
@@ -267,6 +250,51 @@ class RowwiseCode:
         initial = self._outputs(elements, where, None)
         together = zip(names, initial, results, strict=True)
         self._keep_numbers(elements, [combiner(n)(b[0], t) for n, b, t in together])
+
+    def _add_chunk(self, elements: Elements, chunk: int, totals: Values) -> Values:
+        """The totals of a reduction after the thread's elements of a chunk."""
+        nest, width = elements.nest, self.plan.vector_width
+        where, ivs = self._at(nest, self.starts[chunk])
+        inputs = self._inputs(elements, where, chunk)
+
+        def make(parts: Parts) -> Values:
+            points = [
+                elements.apply(
+                    [*[v and v[k] for v in inputs], *[t[k] for t in totals]],
+                    self._moved(nest, ivs, k),
+                )
+                for k in parts
+            ]
+            return [list(values) for values in zip(*points, strict=True)]
+
+        guard = self.guards[chunk]
+        if not isinstance(guard, PartialGuard) or not is_total(nest):
+            return self._guarded(guard, make, self._output_types(elements), width, totals)
+        sums = make(range(width))
+        return [
+            [arith.select(*each) for each in zip(guard.elements, new, old, strict=True)]
+            for new, old in zip(sums, totals, strict=True)
+        ]
+
+    def _map_chunks(self, elements: Elements) -> None:
+        """An elementwise op at all chunks."""
+        for chunk in range(self.plan.vectors_per_thread):
+            self._elementwise(elements, chunk)
+
+    def _fold_chunks(self, step: Callable[[int, Values], Values], totals: Values) -> Values:
+        """The totals after a step for each chunk."""
+        for chunk in range(self.plan.vectors_per_thread):
+            totals = step(chunk, totals)
+        return totals
+
+    def _load_scalars(self, elements: Elements) -> None:
+        """Load the scalars of the row before a loop: all iterations, and later ops, use them."""
+        where, _ = self._at(elements.nest, None)
+        arguments = list(elements.generic.block.arguments)[: elements.generic.num_inputs]
+        for number, argument in enumerate(arguments):
+            is_scalar = is_number(row_key(elements.nest, number, self.grid_rank)[-1], 0)
+            if is_scalar and any(True for _ in argument.uses):
+                self._load(elements, number, where[number], None)
 
     def _reduced(self, value: Any, combine: Combine, room: Any) -> Any:
         """Combine over the threads of the row, in each of them."""
@@ -470,6 +498,6 @@ def _same(values: Values) -> Values:
     return values
 
 
-def _is_total(elements: Elements) -> bool:
+def is_total(nest: LoopNest) -> bool:
     """Whether the body of an op may run on any values: it neither divides integers nor loads."""
-    return not find_ops(elements.generic.op, *_PARTIAL_OPS)
+    return not find_ops(nest.generic.op, *_PARTIAL_OPS)

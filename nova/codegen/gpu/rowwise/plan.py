@@ -40,7 +40,7 @@ _FEW, _WIDE = 2, 512
 more warps, which hide latency; with more threads, all wait for the last."""
 _CLUSTERS = (2, 4, 8)
 """Blocks of a cluster, each of _WIDE threads, that share a longer row."""
-_VECTOR_WORDS = 4
+VECTOR_WORDS = 4
 """Words of an aligned vector."""
 _LINE_WORDS = 32
 """Words of a line of the caches, at which copies begin."""
@@ -48,6 +48,8 @@ _ALONE = 2
 """Blocks of a cluster with a multiprocessor each: rows of this many blocks are the fastest."""
 _MAX_ELEMENTS_ALONE = 56
 """Maximum elements of one row per thread of such a block."""
+MULTIPROCESSORS = 132
+"""Of an H200."""
 _WARP_LENGTH, _WARP_ELEMENTS = 1024, 96
 """Longest row of 16-bit floats of a warp, and elements of all live rows of a thread."""
 SHORT = 8
@@ -229,15 +231,15 @@ def _pipelined(
     if not _has_clusters(kernel):
         return None
     nests, rank = kernel.loop_nests, kernel.grid_rank
-    phase = _phase(nests, rank) if width < _VECTOR_WORDS else None
+    phase = find_phase(nests, rank) if width < VECTOR_WORDS else None
     if phase is not None:
-        width = _VECTOR_WORDS
+        width = VECTOR_WORDS
     else:  # the copy engine moves vectors of 16 bytes: eight 16-bit floats, if rows are those
         width = max(width, row_vector_width(nests, rank, match.length, narrow=True))
     vectors = -(-match.longest // width) + (0 if phase is None else -(-phase.unit // width))
-    candidates = _row_operands(nests, rank, width)
+    candidates = find_row_operands(nests, rank, width)
     # Words need few instructions: a block alone has registers for twice as many.
-    alone = [(_ALONE, 1, _MAX_ELEMENTS_ALONE)] if width == _VECTOR_WORDS else []
+    alone = [(_ALONE, 1, _MAX_ELEMENTS_ALONE)] if width == VECTOR_WORDS else []
     for cluster, blocks_per_sm, most in (*alone, *((n, 2, _MAX_ELEMENTS) for n in _CLUSTERS)):
         resident = RESIDENT[cluster, blocks_per_sm]
         per_thread = -(-vectors // (cluster * THREADS))
@@ -272,7 +274,7 @@ def _pipelined(
     return None
 
 
-def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
+def find_phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
     """The common phase of all rows that differ from point to point, if their elements are words."""
     positions: set[tuple[int, ...]] = set()
     for nest in nests:
@@ -280,7 +282,7 @@ def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
             if not isinstance(value.type, ir.MemRefType):
                 continue
             root, offset, strides, step = row_key(nest, number, rank)
-            if is_tile_local(root) or is_number(step, 0) or _is_shared(strides):
+            if is_tile_local(root) or is_number(step, 0) or is_shared_row(strides):
                 continue
             if not is_number(step, 1) or element_bytes(value.type.element_type) != 4:
                 return None
@@ -288,7 +290,7 @@ def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
             if not is_static_shape(place):
                 return None
             positions.add(tuple(map(typical, place)))
-    for unit in (_LINE_WORDS, _VECTOR_WORDS):
+    for unit in (_LINE_WORDS, VECTOR_WORDS):
         phases = {tuple(number % unit for number in place) for place in positions}
         if len(phases) == 1:
             first, *others = phases.pop()
@@ -296,12 +298,12 @@ def _phase(nests: Sequence[LoopNest], rank: int) -> Phase | None:
     return None
 
 
-def _is_shared(strides: Sequence[Extent]) -> bool:
+def is_shared_row(strides: Sequence[Extent]) -> bool:
     """Whether a row is the same at every point of the grid."""
     return all(is_number(stride, 0) for stride in strides)
 
 
-def _row_operands(nests: Sequence[LoopNest], rank: int, width: int) -> tuple[RowOperand, ...]:
+def find_row_operands(nests: Sequence[LoopNest], rank: int, width: int) -> tuple[RowOperand, ...]:
     """The operands that can be copied ahead: rows that the kernel reads before it writes them.
 
     Rows that are the same at every point of the grid stay in the caches without that.
@@ -319,7 +321,7 @@ def _row_operands(nests: Sequence[LoopNest], rank: int, width: int) -> tuple[Row
             is_first = root not in accessed and not is_tile_local(root)
             accessed.add(root)
             operand = RowOperand(nest, number)
-            differs = not _is_shared(strides)
+            differs = not is_shared_row(strides)
             if reads and is_first and differs and is_number(step, 1) and operand.can_copy(width):
                 operands.append(operand)
     return tuple(operands)

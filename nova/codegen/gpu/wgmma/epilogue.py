@@ -3,7 +3,7 @@
 Input: the accumulators of a thread, in the layout of wgmma: rows lane / 4 and that + 8 of its
 warp's 16, columns 2 (lane % 4) and that + 1 of every 8. Output: code that computes the ops of the
 kernel in registers, for 64 columns at a time. Operands of those ops, such as a residual, are loaded
-while the 64 columns before are computed, the first ones during the matmuls. Results go through
+while columns before are computed, the first ones during the matmuls. Results go through
 shared memory: those that a tensor map can describe with the copy engine, the others row by row,
 with bounds checks.
 """
@@ -133,6 +133,8 @@ class TileStore:
     """The address of the buffers for boxes of C, in shared memory (i32)."""
     prefetches: tuple[tuple[int, Prefetch], ...] = ()
     """Operands that are loaded early, chunk by chunk: bytes of an element, and its prefetch."""
+    ahead: int = 1
+    """Chunks whose operands are loaded before one is computed."""
 
     def begin(self, tile: TilePosition, consumer: ConsumerThread, sums: int) -> EmitTile:
         """Load the first operands of the epilogue; the result finishes a tile of so many sums."""
@@ -195,7 +197,7 @@ class _TileCode:
             for first_column in range(0, columns, CHUNK_COLUMNS)
         ]
         self.own_row, self.own_column = own_row, own_column
-        self.early = self._fragments(self.chunks[0])
+        self.loaded = [self._fragments(self.chunks[0])]
         for size, prefetch in self.store.prefetches:
             self._prefetch(ROW_BYTES // size, prefetch)
 
@@ -231,9 +233,9 @@ class _TileCode:
     def emit(self, sums: list[Any]) -> None:
         """Compute and store the tile."""
         for number, chunk in enumerate(self.chunks):
-            fragments = self.early
-            if number + 1 < len(self.chunks):
-                self.early = self._fragments(self.chunks[number + 1])
+            for following in self.chunks[len(self.loaded) : number + 1 + self.store.ahead]:
+                self.loaded.append(self._fragments(following))
+            fragments = self.loaded[number]
             count = chunk.columns // 2
             self._compute(fragments, sums[chunk.first_sum : chunk.first_sum + count])
             row = add(self.own_row, chunk.block_row)

@@ -58,6 +58,8 @@ ARCH = "sm_90a"
 """The architecture with wgmma: its code runs on no other."""
 _EARLY_REGISTERS = 32
 """Registers of a thread for operands of 64 columns of the epilogue; it has twice as many."""
+_AHEAD_REGISTERS = 48
+"""Registers for operands of later columns: those of sums are free as soon as these are stored."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,16 @@ def emit_wgmma_kernel(
         if gemm.boxed is None and _is_matrix(kernel.nests[op], number, along)
     )
     store = TileStore(
-        gemm, plan.outputs, result_maps, roots, make_code, load_early, emit_ops, pieces, prefetches
+        gemm,
+        plan.outputs,
+        result_maps,
+        roots,
+        make_code,
+        load_early,
+        emit_ops,
+        pieces,
+        prefetches,
+        _chunks_ahead(kernel, early, along),
     )
     emit_block(
         gemm,
@@ -266,14 +277,30 @@ def _early_operands(kernel: DeviceKernel, match: GemmMatch, along: int) -> dict[
                 continue
             if buffer_root(value) in written and not _is_updated(kernel, op, number):
                 continue
-            across = [loop for i, loop in enumerate(nest.loops) if i != along]
-            is_row = all(is_number(loop.strides[number], 0) for loop in across)
-            needed = CHUNK_COLUMNS // (4 if is_row else 2) * element_size(value) // 4
+            needed = _chunk_registers(nest, number, along)
             if registers + needed <= _EARLY_REGISTERS:
                 registers += needed
                 numbers.append(number)
         early[op] = numbers
     return early
+
+
+def _chunk_registers(nest: LoopNest, number: int, along: int) -> int:
+    """The registers of a thread for an input of an op, in 64 columns."""
+    across = [loop for i, loop in enumerate(nest.loops) if i != along]
+    is_row = all(is_number(loop.strides[number], 0) for loop in across)
+    size = element_size(nest.generic.inputs[number])
+    return CHUNK_COLUMNS // (4 if is_row else 2) * size // 4
+
+
+def _chunks_ahead(kernel: DeviceKernel, early: dict[Any, list[int]], along: int) -> int:
+    """Chunks of columns whose operands fit into registers while one is computed."""
+    registers = sum(
+        _chunk_registers(kernel.nests[op], number, along)
+        for op, numbers in early.items()
+        for number in numbers
+    )
+    return max(1, _AHEAD_REGISTERS // max(1, registers))
 
 
 def _is_updated(kernel: DeviceKernel, op: Any, number: int) -> bool:
