@@ -96,7 +96,6 @@ NN_UTILS: Mapping[str, str] = dict.fromkeys(
 INIT: Mapping[str, str] = {}
 LINALG: Mapping[str, str] = {
     **dict.fromkeys(("eig", "eigvals"), "symmetric matrices have eigh and eigvalsh, others svd"),
-    "multi_dot": "write nova.einsum, or a @ b @ c",
     "inverse": "write nova.linalg.inv",
 }
 DATA: Mapping[str, str] = {
