@@ -71,6 +71,7 @@ _LAZY = {
     "cholesky_solve": "nova.linalg:cholesky_solve",
     "ctc_loss": "nova.nn.losses:ctc_loss",
     "custom_op": "nova.api.custom:custom_op",
+    "custom_jvp": "nova.graph.custom_gradient:custom_jvp",
     "custom_vjp": "nova.graph.custom_gradient:custom_vjp",
     "data": "nova.data",
     "debug": "nova.debug",
