@@ -1,4 +1,4 @@
-"""`nova.custom_vjp`: a function of tensors with a gradient of the user's own.
+"""`nova.custom_vjp`, `nova.custom_jvp`: functions of tensors with a gradient of the user's own.
 
 A call builds the graph of the function. Each result goes through a `custom_gradient` node, which
 has the value of the result and the arguments of the call as further operands: gradients flow from
@@ -6,6 +6,9 @@ the node to the arguments by the user's rule, and not into the graph of the func
 not contain the node. Inside of a loop or branch, tensors from outside that the rule uses are
 operands as well: they become parameters of the region like those of other nodes, and the rule is
 applied to the operands that the node has then.
+
+A rule for tangents (`custom_jvp`) is linear in them, so the gradient is its transpose: that of the
+product of its result with the gradient.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from nova.errors import GradientError
 from nova.graph.build import cast, make_node
 from nova.graph.capture import current_region
 from nova.graph.control.regions import older_tensors, substitute
+from nova.graph.order import topological
 from nova.graph.tensor import Tensor, next_serial
 from nova.graph.transforms import as_tensor
 from nova.ops import F, Op
@@ -93,6 +97,128 @@ class CustomVJP:
     @property
     def _name(self) -> str:
         return getattr(self._function, "__name__", "the function")
+
+
+@user_facing
+def custom_jvp(
+    function: Callable[..., Any] | None = None, *, nondiff_argnums: tuple[int, ...] = ()
+) -> Any:
+    """A function whose derivative `defjvp` defines, as `jax.custom_jvp`; use it as a decorator."""
+    if function is None:
+        return lambda f: CustomJVP(f, nondiff_argnums)
+    return CustomJVP(function, nondiff_argnums)
+
+
+@user_facing_class
+class CustomJVP:
+    """A function whose derivative `defjvp` defines, by one function.
+
+    `rule(primals, tangents)` returns the result and its tangent, which is linear in the tangents.
+    Both arguments are tuples with an entry for each argument of the function; integers have None
+    as tangents. `nondiff_argnums` are arguments that are not tensors; the rule gets them first.
+    """
+
+    def __init__(self, function: Callable[..., Any], nondiff_argnums: tuple[int, ...] = ()):
+        self._function = function
+        self._nondiff = tuple(sorted(nondiff_argnums))
+        self._rule: Callable[..., Any] | None = None
+        self._pulled = CustomVJP(function, self._nondiff)
+        self._pulled.defvjp(self._forward, self._backward)
+        update_wrapper(self, function)
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule; returns it, so that it is a decorator."""
+        self._rule = rule
+        return rule
+
+    def defjvps(self, *rules: Callable[..., Any] | None) -> None:
+        """Set a rule for each argument: `rule(tangent, result, *primals)`; None is zero."""
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+            result = self(*primals)
+            total = None
+            for each, tangent in zip(rules, tangents, strict=True):
+                if each is not None and tangent is not None:
+                    term = each(tangent, result, *primals)
+                    total = term if total is None else F.add(total, term)
+            return result, F.zeros_like(result) if total is None else total
+
+        if self._nondiff:
+            raise GradientError(
+                f"{self._name}: defjvps with nondiff_argnums",
+                where=str(user_location()),
+                hint="define one rule with defjvp",
+            )
+        self._rule = rule
+
+    def __call__(self, *args: Any) -> Any:
+        if self._rule is None:
+            raise GradientError(
+                f"{self._name} has no derivative yet",
+                where=str(user_location()),
+                hint="call defjvp(rule) once after the definition",
+            )
+        return self._pulled(*args)
+
+    @property
+    def _name(self) -> str:
+        return getattr(self._function, "__name__", "the function")
+
+    def _forward(self, *args: Any) -> tuple[Any, Any]:
+        primals = tuple(a for i, a in enumerate(args) if i not in self._nondiff)
+        return self._function(*args), primals
+
+    def _backward(self, *constants_residuals_gradient: Any) -> tuple[Any, ...]:
+        *constants, primals, gradient = constants_residuals_gradient
+        leaves, structure = flatten(primals)
+        sources = [as_tensor(leaf) for leaf in leaves]
+        tangents = [Tensor(s.type) if s.dtype.is_differentiable else None for s in sources]
+        pieces = iter(self._transposed(constants, primals, structure, tangents, gradient))
+        flat = [None if t is None else next(pieces) for t in tangents]
+        return tuple(unflatten(structure, flat))
+
+    def _transposed(
+        self,
+        constants: list[Any],
+        primals: Any,
+        structure: TreeDef,
+        tangents: list[Tensor | None],
+        gradient: Any,
+    ) -> list[Tensor]:
+        """The gradients of the tangents, for a gradient of the tangent of the result."""
+        from nova.graph.autodiff import gradients
+
+        assert self._rule is not None
+        result = self._rule(*constants, primals, tuple(unflatten(structure, list(tangents))))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise GradientError(
+                f"the rule of {self._name} returned a {type(result).__name__}",
+                hint="it returns a pair: the result, and its tangent",
+            )
+        seeds, expected = flatten(gradient)
+        outputs, own = flatten(result[1])
+        if own != expected:
+            raise GradientError(
+                f"the tangent of {self._name} is nested as {own}, its result as {expected}"
+            )
+        sources = [t for t in tangents if t is not None]
+        totals: list[Tensor] | None = None
+        for output, seed in zip(outputs, seeds, strict=True):
+            value = as_tensor(output)
+            if value.shape != seed.shape:
+                raise GradientError(
+                    f"the tangent of {self._name} has shape {value.shape}, its result {seed.shape}"
+                )
+            pieces = gradients(cast(value, seed.dtype), sources, seed)
+            totals = pieces if totals is None else list(map(F.add, totals, pieces))
+        totals = totals or []
+        used = {id(node) for node in topological(totals)}
+        if any(id(source) in used for source in sources):
+            raise GradientError(
+                f"the rule of {self._name} is not linear in the tangents",
+                hint="the tangent of the result is a sum of tangents times factors",
+            )
+        return totals
 
 
 class _Call:

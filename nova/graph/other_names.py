@@ -74,6 +74,8 @@ TENSOR: Mapping[str, str] = {
     "at": "write nova.index_put(x, (i, j), values), or nova.index_add",
     "block_until_ready": "x.numpy() waits for the value",
     "share_memory_": "processes share arrays of numpy",
+    "register_hook": "write x = nova.nn.utils.gradient_hook(x, hook) before x is used",
+    "retain_grad": "nova.grad gives the gradients of any tensors",
 }
 MODULE: Mapping[str, str] = {
     **dict.fromkeys(("cuda", "cpu"), f"{_TARGET}, nova.train_step(..., target='cuda')"),
@@ -85,18 +87,34 @@ OPTIMIZER: Mapping[str, str] = {
     "state_dict": "the state is that of the step: step.state_dict()",
     "load_state_dict": "the state is that of the step: step.load_state_dict(state)",
 }
+OPTIM: Mapping[str, str] = {
+    "SparseAdam": "gradients are dense: write nova.optim.Adam",
+    "MultiplicativeLR": "a rate is a function of the step: write nova.optim.LambdaLR(lr, f) with "
+    "the product of the factors, or ExponentialLR for a constant one",
+    "lr_scheduler": "schedules are in nova.optim itself: nova.optim.StepLR(lr, 30)",
+    "swa_utils": "write SGD(params, lr, ema=0.999): the state has the averages",
+}
 NN: Mapping[str, str] = {
     "functional": "functions are in nova itself: nova.relu(x)",
     "DataParallel": "a program runs on one device",
 }
-NN_UTILS: Mapping[str, str] = dict.fromkeys(
-    ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grad_value"),
-    "gradients are clipped by the optimizer: SGD(params, lr, clip_norm=1.0)",
-)
+NN_UTILS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_grad_value"),
+        "gradients are clipped by the optimizer: SGD(params, lr, clip_norm=1.0)",
+    ),
+    **{
+        name: f"write nova.nn.utils.parametrizations.{name}(module)"
+        for name in ("weight_norm", "spectral_norm")
+    },
+    **dict.fromkeys(
+        ("remove_weight_norm", "remove_spectral_norm"),
+        "write nova.nn.utils.parametrize.remove_parametrizations(module, 'weight')",
+    ),
+}
 INIT: Mapping[str, str] = {}
 LINALG: Mapping[str, str] = {
     **dict.fromkeys(("eig", "eigvals"), "symmetric matrices have eigh and eigvalsh, others svd"),
-    "multi_dot": "write nova.einsum, or a @ b @ c",
     "inverse": "write nova.linalg.inv",
 }
 DATA: Mapping[str, str] = {

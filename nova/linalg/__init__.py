@@ -10,25 +10,49 @@ from typing import TYPE_CHECKING, Any
 from nova.graph.other_names import LINALG, no_attribute
 from nova.linalg.cholesky import cholesky, cholesky_solve
 from nova.linalg.eigen import eigh, eigvalsh
-from nova.linalg.lu import det, inv, lu, slogdet, solve
+from nova.linalg.exponential import matrix_exp
+from nova.linalg.lu import det, inv, logdet, lu, slogdet, solve
+from nova.linalg.lu_factors import cholesky_inverse, lu_factor, lu_solve, lu_unpack
 from nova.linalg.norms import cond, matrix_norm, matrix_power, matrix_rank, norm, vector_norm
+from nova.linalg.products import (
+    cross,
+    diagonal,
+    householder_product,
+    matmul,
+    multi_dot,
+    tensorinv,
+    tensorsolve,
+    vander,
+    vecdot,
+)
 from nova.linalg.qr import qr
 from nova.linalg.svd import lstsq, pinv, svd, svdvals
 from nova.linalg.triangular import solve_triangular
 
 __all__ = [
     "cholesky",
+    "cholesky_inverse",
     "cholesky_solve",
     "cond",
+    "cross",
     "det",
+    "diagonal",
     "eigh",
     "eigvalsh",
+    "householder_product",
     "inv",
+    "logdet",
     "lstsq",
     "lu",
+    "lu_factor",
+    "lu_solve",
+    "lu_unpack",
+    "matmul",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
+    "multi_dot",
     "norm",
     "pinv",
     "qr",
@@ -37,6 +61,10 @@ __all__ = [
     "solve_triangular",
     "svd",
     "svdvals",
+    "tensorinv",
+    "tensorsolve",
+    "vander",
+    "vecdot",
     "vector_norm",
 ]
 

@@ -33,8 +33,8 @@ def lu(a: Any) -> Any:
     matrices = flat(a)
     _, order = factorize(matrices)
     # A[order] = L U; L and U are those of that matrix, and their gradients follow from it.
-    permuted = _take_rows(matrices, F.detach(order))
-    lower_factor, upper_factor = _trapezoids(permuted)
+    permuted = take_rows(matrices, F.detach(order))
+    lower_factor, upper_factor = trapezoids(permuted)
     n = a.shape[-2]
     permutation = F.eq(F.reshape(F.arange(n), (1, n, 1)), F.unsqueeze(order, 1))
     parts = (F.cast(permutation, dtype=matrices.dtype), lower_factor, upper_factor)
@@ -67,11 +67,24 @@ def inv(a: Any) -> Any:
     return restored(invert(flat(a)), a.shape[:-2], a.dtype)
 
 
+inverse = inv
+"""`torch.inverse`."""
+
+
 @user_facing
 def det(a: Any) -> Any:
     """The determinant of square matrices."""
     (a,) = as_matrices("det", a, square=True)
     return restored(determinant(flat(a)), a.shape[:-2], a.dtype)
+
+
+@user_facing
+def logdet(a: Any) -> Any:
+    """The logarithm of the determinant; NaN for a negative one."""
+    sign, log = slogdet(a)
+    if sign.dtype.is_complex:
+        return F.complex(log, F.angle(sign))
+    return F.where(sign < 0.0, float("nan"), log)
 
 
 @user_facing
@@ -91,19 +104,28 @@ def invert(a: Any) -> Any:
 
 def factorize(a: Any) -> tuple[Any, Any]:
     """L below and U from the diagonal on, in one matrix, and the order of the rows of A."""
+    factors, order, _ = eliminate(a)
+    return factors, order
+
+
+def eliminate(a: Any) -> tuple[Any, Any, Any]:
+    """L and U in one matrix, the order of the rows, and the row that each step swapped with."""
     a = F.detach(a)
     batch, n, width = a.shape
     if not batch or not n or not width:
-        return a, F.expand(F.arange(n), (batch, n))
+        empty = F.zeros((batch, min(n, width)), dtype="i64")
+        return a, F.expand(F.arange(n), (batch, n)), empty
     rows, columns = F.arange(n), F.arange(width)
+    steps = F.reshape(F.arange(min(n, width)), (1, min(n, width)))
 
     def step(k: Any, state: Any) -> Any:
-        factors, order = state
+        factors, order, pivots = state
         below = F.reshape(rows, (1, n)) >= k
         score = F.where(below, _pivot_size(F.squeeze(column(factors, k), 2)), -1.0)
         pivot_row = F.unsqueeze(F.argmax(score, axis=1), 1)
         swapped = F.where(F.eq(rows, k), pivot_row, F.where(F.eq(rows, pivot_row), k, rows))
-        factors, order = _take_rows(factors, swapped), F.gather(order, swapped, axis=1)
+        factors, order = take_rows(factors, swapped), F.gather(order, swapped, axis=1)
+        pivots = F.where(F.eq(steps, k), pivot_row, pivots)
         top = row(factors, k)
         pivot = column(top, k)
         # A zero pivot has zeros below: its multipliers are 0.
@@ -112,9 +134,10 @@ def factorize(a: Any) -> tuple[Any, Any]:
         multipliers = F.where(inside, column(factors, k) / safe, 0.0)
         right = F.where(F.reshape(columns, (1, 1, width)) > k, top, 0.0)
         is_column = F.eq(F.reshape(columns, (1, 1, width)), k) & inside
-        return F.where(is_column, multipliers, factors - multipliers * right), order
+        return F.where(is_column, multipliers, factors - multipliers * right), order, pivots
 
-    initial = (a, F.expand(F.reshape(rows, (1, n)), (batch, n)))
+    order = F.expand(F.reshape(rows, (1, n)), (batch, n))
+    initial = (a, order, F.zeros((batch, min(n, width)), dtype="i64"))
     return fori_loop(0, min(n, width), step, initial)
 
 
@@ -123,7 +146,8 @@ def _pivot_size(x: Any) -> Any:
     return F.abs(F.real(x)) + F.abs(F.imag(x)) if x.dtype.is_complex else F.abs(x)
 
 
-def _take_rows(x: Any, order: Any) -> Any:
+def take_rows(x: Any, order: Any) -> Any:
+    """The rows of each matrix in another order."""
     index = F.expand(F.unsqueeze(order, 2), (*order.shape, x.shape[2]))
     return F.gather(x, index, axis=1)
 
@@ -142,7 +166,7 @@ def _parity(order: Any, type_: Any) -> Any:
 
 def _solve_batch(a: Any, b: Any) -> Any:
     factors, order = factorize(a)
-    y = substitute(factors, _take_rows(b, order), False, True)
+    y = substitute(factors, take_rows(b, order), False, True)
     return substitute(factors, y, True, False)
 
 
@@ -214,7 +238,7 @@ def _log_backward(residuals: Any, grads: Any) -> Any:
 sign_and_log.defvjp(_log_forward, _log_backward)
 
 
-def _trapezoids(a: Any) -> tuple[Any, Any]:
+def trapezoids(a: Any) -> tuple[Any, Any]:
     """L and U of matrices of any shape: from those of the leading square, by one system."""
     _, m, n = a.shape
     k = min(m, n)

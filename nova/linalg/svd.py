@@ -90,6 +90,10 @@ def pinv(a: Any, rtol: Any = None, *, atol: Any = None, hermitian: bool = False)
     return restored(pseudo_inverse(matrices, *limits), a.shape[:-2], a.dtype)
 
 
+pinverse = pinv
+"""`torch.pinverse`."""
+
+
 @user_facing
 def lstsq(a: Any, b: Any, rtol: float | None = None) -> Any:
     """The X of least norm that minimizes the norm of A X - B."""

@@ -1,108 +1,53 @@
-"""Initial values of parameters: numpy arrays from the distributions of torch's initializers.
+"""Initial values of parameters, with the distributions of torch's initializers.
 
-`generator` is a numpy Generator; the default is that of `manual_seed`. f16 and bf16 values are
-drawn in f32 and rounded.
+`xavier_uniform(shape)` and the like return an array; `xavier_uniform_(parameter)` and the others
+with torch's names set a parameter in place.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from nova.core.dtypes import dtype as dtype_of
-from nova.core.dtypes import f64
-from nova.core.user_facing import user_facing
-from nova.errors import DTypeError, ShapeError
 from nova.graph.other_names import no_attribute
-from nova.nn.seeds import default_generator
+from nova.nn.initializers.arrays import fans, kaiming_uniform, normal, uniform, xavier_uniform
+from nova.nn.initializers.in_place import (
+    calculate_gain,
+    constant_,
+    dirac_,
+    eye_,
+    kaiming_normal_,
+    kaiming_uniform_,
+    normal_,
+    ones_,
+    orthogonal_,
+    sparse_,
+    trunc_normal_,
+    uniform_,
+    xavier_normal_,
+    xavier_uniform_,
+    zeros_,
+)
 
-Shape = Sequence[int]
-
-
-@user_facing
-def uniform(
-    shape: Shape,
-    low: float,
-    high: float,
-    *,
-    dtype: Any = "f32",
-    generator: np.random.Generator | None = None,
-) -> np.ndarray:
-    """Uniform in [low, high)."""
-    drawn = _source(generator).random(tuple(shape), dtype=_drawn_type(dtype))
-    drawn *= high - low
-    drawn += low
-    return drawn.astype(dtype_of(dtype).numpy, copy=False)
-
-
-@user_facing
-def normal(
-    shape: Shape,
-    mean: float = 0.0,
-    std: float = 1.0,
-    *,
-    dtype: Any = "f32",
-    generator: np.random.Generator | None = None,
-) -> np.ndarray:
-    """Normally distributed."""
-    drawn = _source(generator).standard_normal(tuple(shape), dtype=_drawn_type(dtype))
-    drawn *= std
-    drawn += mean
-    return drawn.astype(dtype_of(dtype).numpy, copy=False)
-
-
-@user_facing
-def kaiming_uniform(
-    shape: Shape,
-    a: float = sqrt(5),
-    *,
-    dtype: Any = "f32",
-    generator: np.random.Generator | None = None,
-) -> np.ndarray:
-    """For a leaky relu of slope `a` (He et al., 2015); the default is torch's: ±1/sqrt(fan_in)."""
-    fan_in, _ = fans(shape)
-    bound = sqrt(6.0 / ((1.0 + a * a) * fan_in)) if fan_in else 0.0
-    return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
-
-
-@user_facing
-def xavier_uniform(
-    shape: Shape,
-    gain: float = 1.0,
-    *,
-    dtype: Any = "f32",
-    generator: np.random.Generator | None = None,
-) -> np.ndarray:
-    """Glorot initialization: ±gain * sqrt(6 / (fan_in + fan_out)) keeps the variance both ways."""
-    total = sum(fans(shape))
-    bound = gain * sqrt(6.0 / total) if total else 0.0
-    return uniform(shape, -bound, bound, dtype=dtype, generator=generator)
-
-
-@user_facing
-def fans(shape: Shape) -> tuple[int, int]:
-    """fan_in and fan_out of a (out, in, ...) weight."""
-    if len(shape) < 2:
-        raise ShapeError(f"a weight of shape {tuple(shape)} has no fan", hint="it needs two axes")
-    field = prod(shape[2:])
-    return shape[1] * field, shape[0] * field
-
-
-def _source(generator: np.random.Generator | None) -> np.random.Generator:
-    return default_generator() if generator is None else generator
-
-
-def _drawn_type(dtype: Any) -> Any:
-    element_type = dtype_of(dtype)
-    if not element_type.is_float:
-        raise DTypeError(f"random values of {element_type}", hint="initializers draw float types")
-    return np.float64 if element_type is f64 else np.float32
-
-
-__all__ = ["fans", "kaiming_uniform", "normal", "uniform", "xavier_uniform"]
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "fans",
+    "kaiming_normal_",
+    "kaiming_uniform",
+    "kaiming_uniform_",
+    "normal",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
 

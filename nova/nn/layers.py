@@ -14,7 +14,7 @@ import numpy as np
 
 from nova.core.dtypes import dtype as dtype_of
 from nova.core.location import user_location
-from nova.errors import AttributeValueError, ShapeError
+from nova.errors import AttributeValueError
 from nova.graph import Tensor
 from nova.graph.spelling import takes_torch_keywords
 from nova.nn import init
@@ -85,7 +85,9 @@ class Embedding(Module):
 class EmbeddingBag(Module):
     """The sum, mean or maximum of the rows that each row of an integer (bags, size) index selects.
 
-    With `padding_idx`, rows of that index do not count.
+    A vector of indices has `offsets`, the position where each bag starts; with
+    `include_last_offset` the last one is the end of the last bag. With `padding_idx`, rows of that
+    index do not count. `nova.embedding_bag` has the options of a call.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class EmbeddingBag(Module):
         embedding_dim: int,
         mode: str = "mean",
         padding_idx: int | None = None,
+        include_last_offset: bool = False,
         *,
         dtype: Any = "f32",
         generator: np.random.Generator | None = None,
@@ -106,28 +109,22 @@ class EmbeddingBag(Module):
                 hint="it is sum, mean or max",
             )
         self.mode, self.padding_idx = mode, padding_idx
+        self.include_last_offset = include_last_offset
         self.weight = Parameter(init.normal(shape, dtype=dtype, generator=generator))
         if padding_idx is not None:
             self.weight.data[padding_idx] = 0
 
-    def forward(self, index: Any) -> Tensor:
-        if len(index.shape) != 2:
-            raise ShapeError(
-                f"EmbeddingBag: an index of {index.shape}",
-                where=str(user_location()),
-                hint="it is (bags, size)",
-            )
-        rows = F.embedding(self.weight, index)
-        if self.padding_idx is None:
-            return getattr(F, self.mode)(rows, axis=1)
-        count = self.weight.shape[0]
-        is_used = F.unsqueeze(index != self.padding_idx % count, -1)
-        used = F.sum(F.cast(is_used, rows.dtype), axis=1)
-        if self.mode == "max":
-            largest = F.max(F.where(is_used, rows, -np.inf), axis=1)
-            return F.where(used > 0, largest, 0.0)
-        total = F.sum(F.where(is_used, rows, 0.0), axis=1)
-        return total if self.mode == "sum" else total / F.maximum(used, 1.0)
+    def forward(self, index: Any, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
+        result: Tensor = F.embedding_bag(
+            index,
+            self.weight,
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
+        )
+        return result
 
 
 class PReLU(Module):

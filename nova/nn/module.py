@@ -35,6 +35,8 @@ class Module(Holder):
     is_initialized: ClassVar[bool] = True
     """Whether it has its parameters; those of a lazy module come with its first call."""
     _hooks: tuple[Hook, ...] = ()
+    _computed: tuple[tuple[str, Callable[[Any], Tensor]], ...] = ()
+    """Attributes that are computed from parameters at each access: see `nn.utils.parametrize`."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every module defines its own."""
@@ -60,10 +62,19 @@ class Module(Holder):
     if not TYPE_CHECKING:  # type checkers know the names, and report the others themselves
 
         def __getattr__(self, name: str) -> Any:
+            for computed, function in self._computed:
+                if computed == name:
+                    return function(self)
             raise no_attribute(repr(type(self).__name__), name, dir(self), MODULE)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter is replaced by a Tensor, a Module or None only."""
+        if any(computed == name for computed, _ in self._computed):
+            raise ModuleError(
+                f"{name!r} of {type(self).__name__} is computed from other parameters",
+                where=str(user_location()),
+                hint="remove its parametrization first, or set its original parameters",
+            )
         before = self.__dict__.get(name)
         if isinstance(before, Parameter) and not (
             value is None or isinstance(value, (Tensor, Module))
@@ -187,6 +198,21 @@ class Module(Holder):
         A hook that returns None changes nothing.
         """
         return add_hook(self, hook, before=False)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, grad_input, grad_output)` when gradients of a call are built.
+
+        Both are tuples of graph values; a result that is not None replaces `grad_input`. Inputs
+        that need no gradient have None. The hook runs while a program is traced.
+        """
+        return add_hook(self, hook, before=False, is_backward=True)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, grad_output)` before the gradients of a call are built.
+
+        A result that is not None replaces `grad_output`.
+        """
+        return add_hook(self, hook, before=True, is_backward=True)
 
     # --- modes ----------------------------------------------------------------------------------
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from nova.core.location import user_location
+from nova.errors import AttributeValueError
 from nova.graph import Tensor
 from nova.nn.module import Module
+from nova.nn.seeds import next_seed
 from nova.ops import F
 
 
@@ -54,6 +57,52 @@ class MaxPool3d(_MaxPool):
     """The largest element of each window of three spatial axes."""
 
     function = "max_pool3d"
+
+
+class _FractionalMaxPool(Module):
+    function: ClassVar[str]
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ):
+        if (output_size is None) == (output_ratio is None):
+            raise AttributeValueError(
+                f"{type(self).__name__}: needs output_size or output_ratio, not both",
+                where=str(user_location()),
+            )
+        self.kernel_size, self.return_indices = kernel_size, return_indices
+        self.output_size, self.output_ratio = output_size, output_ratio
+        self._random_samples = _random_samples
+
+    def forward(self, x: Any) -> Any:
+        pool: Callable[..., Any] = getattr(F, self.function)
+        samples = self._random_samples
+        return pool(
+            x,
+            self.kernel_size,
+            output_size=self.output_size,
+            output_ratio=self.output_ratio,
+            return_indices=self.return_indices,
+            _random_samples=samples,
+            seed=next_seed() if samples is None else None,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest element of windows of two spatial axes, whose starts are drawn."""
+
+    function = "fractional_max_pool2d"
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The largest element of windows of three spatial axes, whose starts are drawn."""
+
+    function = "fractional_max_pool3d"
 
 
 class _MaxUnpool(Module):

@@ -88,12 +88,13 @@ class _Recurrent(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         *,
         dtype: Any = "f32",
         generator: np.random.Generator | None = None,
     ):
         title = type(self).__name__
-        sizes(title, (input_size, hidden_size, num_layers))
+        sizes(title, (input_size, hidden_size, num_layers, proj_size))
         flags(title, bias=bias, batch_first=batch_first, bidirectional=bidirectional)
         if num_layers < 1:
             raise AttributeValueError(
@@ -107,7 +108,9 @@ class _Recurrent(Module):
                 where=str(user_location()),
                 hint="0 <= dropout < 1",
             )
+        self._check_projection(title, hidden_size, proj_size)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.proj_size = proj_size
         self.has_bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.directions = ("", "_reverse") if bidirectional else ("",)
         bound = 1.0 / sqrt(hidden_size) if hidden_size else 0.0
@@ -117,14 +120,27 @@ class _Recurrent(Module):
             return Parameter(init.uniform(shape, -bound, bound, dtype=dtype, generator=generator))
 
         for layer in range(num_layers):
-            width = input_size if layer == 0 else hidden_size * len(self.directions)
+            outputs = proj_size or hidden_size
+            width = input_size if layer == 0 else outputs * len(self.directions)
             for direction in self.directions:
                 suffix = f"l{layer}{direction}"
                 setattr(self, f"weight_ih_{suffix}", drawn(rows, width))
-                setattr(self, f"weight_hh_{suffix}", drawn(rows, hidden_size))
+                setattr(self, f"weight_hh_{suffix}", drawn(rows, outputs))
                 if bias:
                     setattr(self, f"bias_ih_{suffix}", drawn(rows))
                     setattr(self, f"bias_hh_{suffix}", drawn(rows))
+                if proj_size:
+                    setattr(self, f"weight_hr_{suffix}", drawn(proj_size, hidden_size))
+
+    def _check_projection(self, title: str, hidden_size: int, proj_size: int) -> None:
+        if not proj_size:
+            return
+        if self.states != 2 or proj_size >= hidden_size:
+            raise AttributeValueError(
+                f"{title}: proj_size is {proj_size} for hidden_size {hidden_size}",
+                where=str(user_location()),
+                hint="LSTM projects its hidden state to fewer features",
+            )
 
     def _run(self, x: Any, state: State | None) -> tuple[Any, State]:
         """The outputs of the last layer, and the last state of every layer and direction."""
@@ -145,12 +161,13 @@ class _Recurrent(Module):
             x = F.permute(x, (1, 0, 2))
         mask = None if packed is None else packed.mask
         count = self.num_layers * len(self.directions)
-        shape = (count, x.shape[1], self.hidden_size)
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: self.states]
+        shapes = [(count, x.shape[1], width) for width in widths]
         if state is None:
-            state = tuple(F.zeros(shape, dtype=x.dtype) for _ in range(self.states))
+            state = tuple(F.zeros(shape, dtype=x.dtype) for shape in shapes)
         elif not is_batch:
             state = tuple(F.unsqueeze(part, 1) for part in state)
-        for part in state:
+        for part, shape in zip(state, shapes, strict=True):
             if part.shape != shape:
                 raise ShapeError(
                     f"{title}: the state has shape {part.shape}, must be {shape}",
@@ -182,7 +199,7 @@ class _Recurrent(Module):
         gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), bias)
         weight = F.permute(getattr(self, f"weight_hh_{suffix}"), (1, 0))
         recurrent_bias = getattr(self, f"bias_hh_{suffix}") if self.has_bias else None
-        advance = self.step
+        advance = self._projected(self.step, suffix)
 
         def step(carry: State, row: Tensor) -> tuple[State, Tensor]:
             new = advance(row, carry, weight, recurrent_bias)
@@ -198,6 +215,18 @@ class _Recurrent(Module):
             return scan(masked, state, (gates, mask), reverse=reverse)
         final, outputs = scan(step, state, gates, reverse=reverse)
         return final, outputs
+
+    def _projected(self, step: Step, suffix: str) -> Step:
+        """`step` with a product of the hidden state, if the layer has a projection."""
+        if not self.proj_size:
+            return step
+        projection = F.permute(getattr(self, f"weight_hr_{suffix}"), (1, 0))
+
+        def advance(gates: Tensor, state: State, weight: Tensor, bias: Any) -> State:
+            hidden, *others = step(gates, state, weight, bias)
+            return (hidden @ projection, *others)
+
+        return advance
 
 
 class RNN(_Recurrent):
@@ -232,7 +261,10 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory; returns the outputs and (hidden, cell) of the last step."""
+    """Long short-term memory; returns the outputs and (hidden, cell) of the last step.
+
+    With `proj_size` the hidden state of each step is projected to that many features.
+    """
 
     gates, states = 4, 2
     step = staticmethod(_lstm_step)

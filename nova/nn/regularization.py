@@ -83,7 +83,6 @@ class RReLU(Module):
         self.lower, self.upper, self.inplace = lower, upper, inplace
 
     def forward(self, x: Any) -> Tensor:
-        if not self.training:
-            return F.leaky_relu(x, negative_slope=(self.lower + self.upper) / 2)
-        drawn = F.cast(F.uniform(next_seed(), shape=x.shape), x.dtype)
-        return F.where(x >= 0, x, x * (drawn * (self.upper - self.lower) + self.lower))
+        seed = next_seed() if self.training else None
+        result: Tensor = F.rrelu(x, seed, self.lower, self.upper, training=self.training)
+        return result

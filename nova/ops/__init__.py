@@ -43,9 +43,9 @@ for _family in (
     losses,
     bits,
     loops,
-    functional,
     low_precision,
     complex,
+    functional,
     structural,
     kernels,
 ):

@@ -3,11 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nova.graph.other_names import no_attribute
+from nova.graph.other_names import OPTIM, no_attribute
 from nova.optim.adafactor import Adafactor
 from nova.optim.adagrad import Adadelta, Adagrad
 from nova.optim.adam import Adam, AdamW
 from nova.optim.adam_variants import Adamax, NAdam, RAdam
+from nova.optim.asgd import ASGD
 from nova.optim.clipping import clip_grad_norm, clip_grad_value, global_norm
 from nova.optim.cyclic_schedules import (
     CosineAnnealingWarmRestarts,
@@ -18,6 +19,7 @@ from nova.optim.cyclic_schedules import (
 from nova.optim.optimizer import Optimizer
 from nova.optim.plateau import ReduceLROnPlateau
 from nova.optim.rmsprop import RMSprop
+from nova.optim.rprop import Rprop
 from nova.optim.scaler import LossScaler
 from nova.optim.schedules import (
     AdjustableLR,
@@ -39,6 +41,7 @@ from nova.optim.sgd import SGD
 from nova.optim.sign_and_matrix import Lion, Muon
 
 __all__ = [
+    "ASGD",
     "LBFGS",
     "SGD",
     "Adadelta",
@@ -70,6 +73,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "ReduceLROnPlateau",
+    "Rprop",
     "Schedule",
     "SequentialLR",
     "StepLR",
@@ -83,4 +87,4 @@ if not TYPE_CHECKING:  # type checkers know the names, and report the others the
     def __getattr__(name: str) -> Any:
         if name == "LBFGS":  # it compiles, which this folder does not
             return import_module("nova.train.lbfgs").LBFGS
-        raise no_attribute("module 'nova.optim'", name, __all__, {})
+        raise no_attribute("module 'nova.optim'", name, __all__, OPTIM)

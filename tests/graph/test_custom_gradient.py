@@ -176,3 +176,85 @@ def test_a_rule_that_fails_in_a_loop_fails_when_it_is_used():
     np.testing.assert_array_equal(nova.jit(run)(X), X * 4)
     with pytest.raises(GradientError, match="not differentiable here"):
         nova.jit(nova.grad(lambda x: run(x).sum()))(X)
+
+
+# --- custom_jvp -----------------------------------------------------------------------------------
+
+
+def make_tangent(lib: Any, np_: Any) -> Any:
+    """A product with a derivative that is not its own: that of x is three times as large."""
+
+    @lib.custom_jvp
+    def f(x, p):
+        return np_.sin(x) * p["w"], x + p["b"]
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x, p), (dx, dp) = primals, tangents
+        first = 3.0 * np_.cos(x) * p["w"] * dx + np_.sin(x) * dp["w"]
+        return f(x, p), (first, dx + 2.0 * dp["b"])
+
+    return f
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_gradients_of_a_tangent_rule_as_jax(jitted: bool) -> None:
+    actual_loss, expected_loss = loss(make_tangent(nova, nova)), loss(make_tangent(jax, jnp))
+    expected = jax.grad(expected_loss, (0, 1, 2))(X, Y, Y + 1)
+    transform = nova.grad(actual_loss, (0, 1, 2))
+    grads = (nova.jit(transform) if jitted else transform)(X, Y, Y + 1)
+    for actual, want in zip(grads, expected, strict=True):
+        np.testing.assert_allclose(actual if jitted else actual.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def make_scaled(lib: Any, np_: Any) -> Any:
+    @lib.custom_jvp
+    def f(x):
+        return np_.exp(x)
+
+    f.defjvps(lambda dx, result, x: 2.0 * result * dx)
+    return f
+
+
+def test_a_tangent_rule_in_other_transforms_as_jax() -> None:
+    """jvp, vmap, derivatives of second order, a scan, and a branch."""
+    f, g = make_scaled(nova, nova), make_scaled(jax, jnp)
+    actual = nova.jvp(f, (X,), (Y,))[1].numpy()
+    np.testing.assert_allclose(actual, jax.jvp(g, (X,), (Y,))[1], rtol=1e-5)
+    actual = nova.vmap(nova.grad(lambda x: f(x).sum()))(X).numpy()
+    np.testing.assert_allclose(actual, jax.vmap(jax.grad(lambda x: g(x).sum()))(X), rtol=1e-5)
+    second = nova.grad(lambda x: nova.grad(lambda y: f(y).sum())(x).sum())
+    expected = jax.grad(lambda x: jax.grad(lambda y: g(y).sum())(x).sum())(X)
+    np.testing.assert_allclose(nova.jit(second)(X), expected, rtol=1e-5)
+
+    def total(function: Any, scan: Any) -> Any:
+        return lambda x: scan(lambda c, row: (function(c * 0.1) + row, None), x[0], x)[0].sum()
+
+    actual = nova.jit(nova.grad(total(f, nova.scan)))(X)
+    np.testing.assert_allclose(actual, jax.grad(total(g, jax.lax.scan))(X), rtol=1e-4, atol=1e-6)
+    branch = nova.grad(lambda x: nova.cond(x.sum() > -1e9, f, lambda x: x, x).sum())
+    np.testing.assert_allclose(nova.jit(branch)(X), 2.0 * np.exp(X), rtol=1e-5)
+
+
+def test_constants_and_errors_of_a_tangent_rule() -> None:
+    @lambda f: nova.custom_jvp(f, nondiff_argnums=(1,))
+    def scaled(x, n):
+        return x * float(n)
+
+    with pytest.raises(GradientError, match="no derivative yet"):
+        scaled(X, 2)
+    with pytest.raises(GradientError, match="nondiff_argnums"):
+        scaled.defjvps(None)
+    scaled.defjvp(lambda n, primals, tangents: (primals[0] * n, tangents[0] * (n + 1.0)))
+    np.testing.assert_allclose(nova.grad(lambda x: scaled(x, 2).sum())(X).numpy(), 3.0)
+    wrong = {
+        "not linear": lambda p, t: (p[0], t[0] * t[0]),
+        "returned a": lambda p, t: t[0],
+        "has shape": lambda p, t: (p[0], t[0][0]),
+        "is nested": lambda p, t: (p[0], (t[0], t[0])),
+    }
+    for message, rule in wrong.items():
+        f = nova.custom_jvp(lambda x: x * 1.0)
+        f.defjvp(rule)
+        with pytest.raises(GradientError, match=message):
+            nova.grad(lambda x, f=f: f(x).sum())(X)

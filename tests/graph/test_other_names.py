@@ -50,9 +50,9 @@ def test_hints_name_what_exists() -> None:
     [
         (lambda: nova.linalg.choleski, "did you mean 'cholesky'?"),
         (lambda: nova.linalg.eig, "symmetric matrices have eigh"),
-        (lambda: nova.linalg.cross, "did you mean nova.cross?"),
+        (lambda: nova.linalg.kron, "did you mean nova.kron?"),
         (lambda: nova.fft.ffft, "did you mean 'fft'?"),
-        (lambda: nova.nn.init.xavier_uniform_, "'xavier_uniform' returns the new value"),
+        (lambda: nova.nn.init.xavier_uniforn_, "did you mean 'xavier_uniform_'"),
         (lambda: nova.nn.functional, "functions are in nova itself"),
         (lambda: nova.nn.relu, "did you mean 'ReLU'?"),
         (lambda: nova.data.DataLoader, "any iterable of batches"),

@@ -172,6 +172,64 @@ NORMS = [
     ),
 ]
 
+PRODUCTS = [
+    Case(
+        "multi_dot",
+        lambda *a: linalg.multi_dot(a),
+        lambda *a: torch.linalg.multi_dot(a),
+        (draw(5), draw(5, 3), draw(3, 6), draw(6, 2)),
+    ),
+    Case("matrix_exp", linalg.matrix_exp, torch.linalg.matrix_exp, (3 * draw(2, 4, 4),)),
+    Case(
+        "lu_factor",
+        lambda a: linalg.lu_factor(a)[0],
+        lambda a: torch.linalg.lu_factor(a)[0],
+        (draw(2, 4, 4),),
+    ),
+    *(
+        Case(
+            f"lu_solve_{options}",
+            lambda a, b, options=options: linalg.lu_solve(*linalg.lu_factor(a), b, **options),
+            lambda a, b, options=options: torch.linalg.lu_solve(
+                *torch.linalg.lu_factor(a), b, **options
+            ),
+            (draw(2, 4, 4), draw(2, 4, 4)),
+        )
+        for options in ({}, {"adjoint": True}, {"left": False})
+    ),
+    Case(
+        "lu_unpack",
+        lambda a: linalg.lu_unpack(*linalg.lu_factor(a)),
+        lambda a: torch.lu_unpack(*torch.linalg.lu_factor(a)),
+        (draw(2, 5, 3),),
+    ),
+    Case("logdet", linalg.logdet, torch.logdet, (positive(3, 4, 4),)),
+    Case(
+        "cholesky_inverse",
+        linalg.cholesky_inverse,
+        lambda a: torch.cholesky_inverse(a.tril()),
+        (positive(4, 4),),
+    ),
+    Case("tensorinv", linalg.tensorinv, torch.linalg.tensorinv, (draw(2, 3, 6),)),
+    Case("tensorsolve", linalg.tensorsolve, torch.linalg.tensorsolve, (draw(2, 3, 6), draw(2, 3))),
+    Case(
+        "householder_product",
+        linalg.householder_product,
+        torch.linalg.householder_product,
+        (draw(2, 5, 3), draw(2, 2)),
+        grad=False,
+    ),
+    Case("vander", linalg.vander, lambda x: torch.stack([x**0, x, x * x], -1), (draw(2, 3),)),
+    Case("cross", linalg.cross, torch.linalg.cross, (draw(4, 3), draw(4, 3))),
+    Case("vecdot", linalg.vecdot, torch.linalg.vecdot, (draw(4, 3), draw(4, 3))),
+    Case(
+        "diagonal",
+        lambda a: linalg.diagonal(a, offset=1, dim1=0, dim2=2),
+        lambda a: torch.linalg.diagonal(a, offset=1, dim1=0, dim2=2),
+        (draw(3, 2, 4),),
+    ),
+]
+
 
 def check(cases: list[Case], dtype: str = "f8", rtol: float = 1e-9, **options: Any) -> None:
     """Values and gradients of all cases by one program."""
@@ -226,14 +284,24 @@ def test_norms_and_powers() -> None:
     check(NORMS)
 
 
+def test_products_and_packed_factors() -> None:
+    check(PRODUCTS)
+    a = draw(3, 5, 4)
+    pivots = nova.jit(linalg.lu_factor)(a)[1]
+    assert np.array_equal(pivots, torch.linalg.lu_factor(torch.tensor(a))[1])
+
+
+ALL = {"solvers": SOLVERS, "factors": FACTORS, "norms": NORMS, "products": PRODUCTS}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("cases", [SOLVERS, FACTORS, NORMS], ids=["solvers", "factors", "norms"])
+@pytest.mark.parametrize("cases", ALL.values(), ids=ALL)
 def test_single_precision(cases: list[Case]) -> None:
     check(cases, "f4", 5e-3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cases", [SOLVERS, FACTORS], ids=["solvers", "factors"])
+@pytest.mark.parametrize("cases", ALL.values(), ids=ALL)
 def test_on_the_simulated_device(cases: list[Case]) -> None:
     check(cases[::3], "f8", 1e-9, target="cuda:sm_80", run_mode="sim")
 
@@ -315,6 +383,12 @@ ERRORS = [
     (lambda: linalg.eigh(draw(3, 3), "X"), AttributeValueError, "UPLO 'X'"),
     (lambda: linalg.matrix_norm(draw(3, 3), 3), AttributeValueError, "ord 3"),
     (lambda: linalg.matrix_power(draw(3, 3), 0.5), AttributeValueError, "not an int"),
+    (lambda: linalg.multi_dot([draw(2, 3), draw(4, 2)]), ShapeError, "multi_dot"),
+    (lambda: linalg.matrix_exp(draw(2, 3)), ShapeError, "not square"),
+    (lambda: linalg.lu_factor(draw(2, 2), pivot=False), AttributeValueError, "pivot=False"),
+    (lambda: linalg.lu_solve(draw(2, 2), np.ones(3, "i4"), draw(2, 1)), ShapeError, "pivots"),
+    (lambda: linalg.tensorinv(draw(2, 3)), ShapeError, "tensorinv"),
+    (lambda: linalg.householder_product(draw(2, 3), draw(2)), ShapeError, "householder_product"),
     (
         lambda: linalg.inv(nova.input((nova.dim("N"), 3), "f32")),
         SymbolicSizeError,

@@ -120,6 +120,7 @@ SPECIAL = (
 ELSEWHERE = {
     *(f"MaxUnpool{rank}d" for rank in (1, 2, 3)),
     "CTCLoss",  # in test_ctc.py
+    *("FractionalMaxPool2d", "FractionalMaxPool3d"),  # in test_nn_more_modules.py
     *("TransformerEncoder", "TransformerDecoder", "EmbeddingBag"),
     *("Linear", "Embedding", "LayerNorm", "RMSNorm", "Dropout"),
 }

@@ -6,9 +6,11 @@ device; `make nightly` runs all cases in every float type and on the device.
 
 from __future__ import annotations
 
+import cases_arrays
 import cases_ordering
 import cases_shapes
 import cases_spatial
+import cases_special
 import cases_values
 import numpy as np
 import pytest
@@ -25,6 +27,8 @@ CASES = (
     *cases_shapes.CASES,
     *cases_spatial.CASES,
     *cases_ordering.CASES,
+    *cases_special.CASES,
+    *cases_arrays.CASES,
 )
 TOGETHER = 16
 FIRST = list({c.name: c for c in reversed(CASES)}.values())[::-1]

@@ -13,6 +13,7 @@ from nova.errors import AttributeValueError, ShapeError
 from nova.graph.interpret import evaluate
 from nova.ops import functional
 from nova.ops.functional import random
+from nova.ops.functional.layers import stochastic
 
 WEIGHTS = np.array([0.1, 0.6, 0.3], "f4")
 
@@ -31,12 +32,17 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
         np.ones((4, 6, 2), "f4"), seed
     ),
     "feature_dropout": lambda seed: nova.feature_dropout(np.ones((4, 6, 2), "f4"), seed),
+    "dropout1d": lambda seed: nova.dropout1d(np.ones((4, 6, 2), "f4"), seed),
+    "dropout2d": lambda seed: nova.dropout2d(np.ones((5, 3, 2), "f4"), seed),
+    "dropout3d": lambda seed: nova.dropout3d(np.ones((4, 6, 2, 1, 2), "f4"), seed),
+    "rrelu": lambda seed: nova.rrelu(-np.ones((4, 6), "f4"), seed, training=True),
+    "gumbel_softmax": lambda seed: nova.gumbel_softmax(np.ones((9, 4), "f4"), seed, hard=True),
 }
 
 
 def test_every_function_is_drawn() -> None:
-    assert random in functional.FAMILIES
-    assert {row.name for row in random.ROWS} == DRAWS.keys()
+    assert {random, stochastic} <= {*functional.FAMILIES}
+    assert {row.name for row in (*random.ROWS, *stochastic.ROWS)} == DRAWS.keys()
 
 
 def test_same_numbers_everywhere() -> None:
@@ -81,3 +87,33 @@ def test_wrong_options() -> None:
         nova.feature_alpha_dropout(WEIGHTS, 0)
     with pytest.raises(ShapeError, match="feature_dropout"):
         nova.feature_dropout(WEIGHTS, 0)
+
+
+def test_dropout_of_channels_and_slopes() -> None:
+    x = np.random.default_rng(0).standard_normal((6, 50, 3, 2)).astype("f4")
+    kept = nova.dropout2d(x, 3, p=0.25).numpy() / x
+    assert np.allclose(kept, kept[:, :, :1, :1]) and 0.5 < np.mean(kept > 0) < 0.9
+    assert np.allclose(kept[kept != 0], 4 / 3)
+    assert np.array_equal(nova.dropout2d(x, 3, training=False).numpy(), x)
+    slopes = nova.rrelu(-np.ones(4000, "f4"), 1, 0.2, 0.6, training=True).numpy()
+    assert slopes.min() >= -0.6 and slopes.max() <= -0.2 and abs(slopes.mean() + 0.4) < 0.01
+    assert np.allclose(nova.rrelu(np.array([-1.0, 2.0])).numpy(), [-11 / 48, 2.0])
+    with pytest.raises(ShapeError, match="dropout3d"):
+        nova.dropout3d(x[0], 1)
+    with pytest.raises(AttributeValueError, match="without a seed"):
+        nova.rrelu(x, training=True)
+
+
+def test_gumbel_softmax_draws_by_weight_and_has_the_gradient_of_softmax() -> None:
+    logits = np.tile(np.log(WEIGHTS), (8000, 1)).astype("f4")
+    hard = nova.gumbel_softmax(logits, 5, tau=0.7, hard=True).numpy()
+    assert np.allclose(hard.sum(1), 1) and np.allclose(hard.mean(0), WEIGHTS, atol=0.03)
+    weights = np.arange(3, dtype="f4")
+
+    def loss(x: Any, hard: bool) -> Any:
+        return (nova.gumbel_softmax(x, 5, tau=0.7, hard=hard) * weights).sum()
+
+    soft, straight = (nova.grad(lambda x, h=h: loss(x, h))(logits[:4]) for h in (False, True))
+    assert np.allclose(soft.numpy(), straight.numpy()) and np.abs(soft.numpy()).max() > 0.01
+    with pytest.raises(AttributeValueError, match="tau"):
+        nova.gumbel_softmax(logits, 5, tau=0.0)

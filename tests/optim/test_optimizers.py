@@ -287,3 +287,35 @@ def test_mistakes(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         make(parameters("f4"))
     assert __file__ in caught.value.where  # type: ignore[attr-defined]
+
+
+def test_options_of_rprop_are_checked() -> None:
+    params = parameters("f4")
+    for options in (
+        {"lr": optim.StepLR(0.1, 5)},
+        {"etas": (1.2, 0.5)},
+        {"step_sizes": (1.0, 0.5)},
+    ):
+        with pytest.raises(AttributeValueError, match="Rprop"):
+            optim.Rprop(params, **options)
+    with pytest.raises(AttributeValueError, match="lambd"):
+        optim.ASGD(params, lambd=-1.0)
+
+
+def test_the_average_of_asgd_is_that_of_torch() -> None:
+    options = {"lr": 0.05, "t0": 10.0, "lambd": 0.01}
+    optimizer = optim.ASGD(parameters("f8"), **options)
+    params = [torch.tensor(a, requires_grad=True) for a in start("f8")]
+    reference = torch.optim.ASGD(params, **options)
+    state = {name: nova.tensor(a) for name, a in optimizer.init_state().items()}
+    values = optimizer.params
+    for slope in slopes("f8")[:20]:
+        values, state = optimizer.apply(values, [gradient(p, slope) for p in values], state)
+        values = [nova.tensor(v.numpy()) for v in values]
+        state = {name: nova.tensor(v.numpy()) for name, v in state.items()}
+        for p in params:
+            p.grad = gradient(p.detach(), torch.tensor(slope))
+        reference.step()
+    averages = [state[f"ax.{entry.name}"].numpy() for entry in optimizer.entries]
+    for actual, param in zip(averages, params, strict=True):
+        np.testing.assert_allclose(actual, reference.state[param]["ax"], rtol=1e-10)

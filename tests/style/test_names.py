@@ -12,6 +12,8 @@ from sources import files_under, names_of, parse_python
 # Part of the public API or of Python's protocols: file, function, parameter, and why.
 EXCEPTIONS: dict[tuple[str, str, str], str] = {
     ("nova/linalg/triangular.py", "solve_triangular", "left"): "torch's keyword",
+    ("nova/linalg/lu_factors.py", "lu_solve", "left"): "torch's keyword",
+    ("nova/__init__.pyi", "interp", "left"): "numpy's keyword",
     ("nova/_native.pyi", "simulate", "kinds"): "the C extension's keyword",
     ("nova/_native.pyi", "on_device", "kind"): "the C extension's keyword",
     ("nova/graph/spelling.py", "view_as", "other"): "torch's keyword",

@@ -1,5 +1,6 @@
 """Losses as modules, with torch's names and defaults; CTC, and a cross entropy in chunks."""
 
+from nova.nn.losses.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from nova.nn.losses.ctc import CTCLoss, ctc_loss
 from nova.nn.losses.linear_cross_entropy import linear_cross_entropy
 from nova.nn.losses.modules import (
@@ -26,6 +27,7 @@ from nova.nn.losses.modules import (
 )
 
 __all__ = [
+    "AdaptiveLogSoftmaxWithLoss",
     "BCELoss",
     "BCEWithLogitsLoss",
     "CTCLoss",

@@ -20,9 +20,18 @@ from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import AttributeValueError, DTypeError, ShapeError
 from nova.graph import Tensor, tensor
 from nova.graph.tensor import as_array
+from nova.nn.parameter import has_values
 from nova.ops import F
 
-__all__ = ["PackedSequence", "pack_padded_sequence", "pad_packed_sequence"]
+__all__ = [
+    "PackedSequence",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
 
 
 @user_facing_class
@@ -174,3 +183,79 @@ def _lengths(name: str, lengths: Any, steps: Any, batch: Any) -> tuple[Tensor, l
 def _listed(numbers: list[int] | None) -> str:
     text = ", ".join(map(str, (numbers or [])[:10]))
     return f"({text}{', ...' if len(numbers or ()) > 10 else ''})"
+
+
+@user_facing
+def pad_sequence(
+    sequences: Any,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Sequences (length, ...) as one tensor (time, batch, ...), with `padding_value` at the ends.
+
+    With `batch_first` it is (batch, time, ...); `padding_side` is "right" or "left".
+    """
+    parts = _sequences("pad_sequence", sequences)
+    if padding_side not in ("right", "left"):
+        raise AttributeValueError(
+            f"pad_sequence: padding_side {padding_side!r}",
+            where=str(user_location()),
+            hint="it is right or left",
+        )
+    steps = max(part.shape[0] for part in parts)
+    padded = []
+    for part in parts:
+        missing = (steps - part.shape[0], *(0,) * (len(part.shape) - 1))
+        none = (0,) * len(part.shape)
+        ends = (none, missing) if padding_side == "right" else (missing, none)
+        padded.append(F.pad(part, *ends, value=padding_value))
+    return F.stack(padded, axis=0 if batch_first else 1)
+
+
+@user_facing
+def unpad_sequence(padded: Any, lengths: Any, batch_first: bool = False) -> list[Tensor]:
+    """The sequences of padded data, each with its length; lengths are numbers."""
+    x = padded if isinstance(padded, Tensor) else tensor(padded)
+    if len(x.shape) < 2:
+        raise ShapeError(
+            f"unpad_sequence: {x.shape} has no axes of time and batch", where=str(user_location())
+        )
+    x = x if batch_first else F.swapaxes(x, 0, 1)
+    if isinstance(lengths, Tensor) and has_values(lengths):
+        lengths = lengths.numpy()
+    _, numbers = _lengths("unpad_sequence", lengths, x.shape[1], x.shape[0])
+    if numbers is None:
+        raise AttributeValueError(
+            "unpad_sequence: lengths are known only when the program runs",
+            where=str(user_location()),
+            hint="pass them as a list: sizes of a program are static",
+        )
+    return [x[i, :n] for i, n in enumerate(numbers)]
+
+
+@user_facing
+def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
+    """Sequences (length, ...) of different lengths, packed."""
+    parts = _sequences("pack_sequence", sequences)
+    lengths = [part.shape[0] for part in parts]
+    return pack_padded_sequence(pad_sequence(parts), lengths, enforce_sorted=enforce_sorted)
+
+
+@user_facing
+def unpack_sequence(packed: PackedSequence) -> list[Tensor]:
+    """The sequences of a `PackedSequence`, each with its length."""
+    padded, lengths = pad_packed_sequence(packed, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
+def _sequences(name: str, sequences: Any) -> list[Tensor]:
+    parts = [s if isinstance(s, Tensor) else tensor(s) for s in sequences]
+    shapes = {tuple(part.shape[1:]) for part in parts}
+    if not parts or len(shapes) != 1 or any(not part.shape for part in parts):
+        raise ShapeError(
+            f"{name}: sequences of {[tuple(p.shape) for p in parts]}",
+            where=str(user_location()),
+            hint="they are (length, ...) with equal axes after the first",
+        )
+    return parts

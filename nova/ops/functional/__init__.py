@@ -9,11 +9,10 @@ from nova.ops.functional import (
     algebra,
     aliases,
     convolution,
-    erfinv,
-    gamma,
     losses,
     matrices,
     normalization,
+    numbers,
     ordering,
     pooling,
     random,
@@ -23,12 +22,24 @@ from nova.ops.functional import (
     unpooling,
     values,
 )
+from nova.ops.functional.arrays import (
+    calculus,
+    pieces,
+    signal_windows,
+    statistics,
+    writes,
+)
+from nova.ops.functional.layers import bags, fractional_pooling, stochastic
+from nova.ops.functional.special import bessel, erfinv, gamma, normal, zeta
 
 FAMILIES = (
     activations,
     values,
     gamma,
     erfinv,
+    bessel,
+    normal,
+    zeta,
     shapes,
     algebra,
     matrices,
@@ -41,6 +52,15 @@ FAMILIES = (
     ordering,
     selection,
     random,
+    numbers,
+    pieces,
+    writes,
+    statistics,
+    calculus,
+    signal_windows,
+    bags,
+    fractional_pooling,
+    stochastic,
     aliases,  # after all other rows
 )
 

@@ -394,6 +394,15 @@ def _unique(
     )
 
 
+@adapter("unique_consecutive")
+def _unique_consecutive(
+    x: Any, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    refuse_options(dim=None if dim is None else str(dim))
+    size = SIZES[0][0]
+    return nova.unique_consecutive(x, size, return_inverse, return_counts)
+
+
 @adapter("repeat_interleave")
 def _repeat_interleave(
     x: Any, repeats: Any, dim: Any = None, *, output_size: int | None = None

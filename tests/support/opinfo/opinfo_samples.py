@@ -207,7 +207,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         return tensor.float().numpy().astype(nova.bf16.numpy)
-    array = tensor.numpy()
+    array = tensor.numpy(force=True)  # a zero tensor has no storage
     return array.copy(order="C").reshape(array.shape)
 
 

@@ -22,7 +22,15 @@ assert opinfo_layers
 RANDOM = {
     *("bernoulli", "multinomial", "normal", "rand_like", "randint", "randn", "randn_like"),
     *("uniform", "nn.functional.dropout", "nn.functional.alpha_dropout"),
-    "nn.functional.feature_alpha_dropout",
+    *("nn.functional.feature_alpha_dropout", "nn.functional.dropout2d"),
+    *(
+        "nn.functional.dropout3d",
+        "randint_like",
+        "exponential",
+        "cauchy",
+        "geometric",
+        "log_normal",
+    ),
 }
 # A function of Nova has this name and another meaning, or the result is not a tensor.
 OTHER_MEANING = {
@@ -48,6 +56,13 @@ TORCH: dict[str, Callable[..., Any]] = {
     "linalg.pinv": lambda x, *args, hermitian=False, **kwargs: torch.linalg.pinv(
         x + x.mH if hermitian else x, *args, hermitian=hermitian, **kwargs
     ),
+    # The other triangle of a factor is not read, so it has no gradient.
+    "cholesky_solve": lambda b, factor, upper=False: torch.cholesky_solve(
+        b, factor.triu() if upper else factor.tril(), upper=upper
+    ),
+    "cholesky_inverse": lambda factor, upper=False: torch.cholesky_inverse(
+        factor.triu() if upper else factor.tril(), upper=upper
+    ),
     "linalg.lstsq": lambda *args, **kwargs: torch.linalg.lstsq(*args, **kwargs)[0],
 }
 # Positions among equal elements are free: only values are compared.
@@ -62,6 +77,7 @@ AXIS_OF_NUMBERS = {
     *("index_select", "linalg.vector_norm", "logcumsumexp", "logsumexp", "max", "mean", "median"),
     *("min", "nn.functional.cosine_similarity", "nn.functional.normalize", "norm", "quantile"),
     *("scatter", "scatter_add", "scatter_reduce", "squeeze", "sum", "topk", "transpose"),
+    *("index_reduce", "mode", "nanmean", "nanmedian", "nanquantile", "nansum"),
 }
 
 _STORAGE = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy")

@@ -33,6 +33,14 @@ RMSPROP_OPTIONS: list[dict[str, Any]] = [
     {"centered": True, "eps": 1e-3},
     {"centered": True, "eps": 1e-3, "momentum": 0.5, "weight_decay": 0.05, "maximize": True},
 ]
+ASGD_OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"lambd": 0.05, "alpha": 0.6, "t0": 20.0, "weight_decay": 0.1, "maximize": True},
+]
+RPROP_OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"etas": (0.6, 1.4), "step_sizes": (1e-3, 0.1), "maximize": True},
+]
 ADAGRAD_OPTIONS: list[dict[str, Any]] = [
     {},
     {"lr_decay": 0.1, "weight_decay": 0.1},
@@ -89,5 +97,7 @@ CASES = [
     *_cases("NAdam", 0.02, NADAM_OPTIONS),
     *_cases("RAdam", 0.02, RADAM_OPTIONS),
     *_cases("Adafactor", 0.05, ADAFACTOR_OPTIONS),
+    *_cases("ASGD", 0.05, ASGD_OPTIONS),
+    *_cases("Rprop", 0.02, RPROP_OPTIONS),
 ]
 IDS = [f"{name}-{'-'.join(map(str, sorted(options)))}" for name, _, _, options in CASES]

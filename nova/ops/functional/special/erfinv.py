@@ -35,6 +35,25 @@ def _newton(F: Any, y: Any, x: Any, complement: Any) -> Any:
     return y - F.where(x < 0.5, near, far) * (sqrt(pi) / 2) * F.exp(y * y)
 
 
+def inverse(F: Any, size: Any, complement: Any) -> Any:
+    """y with erf(y) = size, from size in 0..1 and 1 - size, which is exact near 0."""
+    fixed, rest = F.detach(size), F.detach(complement)
+    w = -F.log(rest * (1.0 + fixed))
+    near = _horner(_NEAR[::-1], F.minimum(w, 5.0) - 2.5)
+    far = _horner(_FAR[::-1], F.sqrt(F.maximum(w, 5.0)) - 3.0)
+    y = F.where(w < 5.0, near, far) * fixed
+    # Beyond the polynomials, the first terms of the asymptotic series of erfc.
+    size_of_log = F.maximum(-F.log(rest), 16.0)
+    y = F.where(w < 16.0, y, F.sqrt(size_of_log - 0.5 * F.log(size_of_log * pi)))
+    for _ in range(2):
+        y = _newton(F, y, fixed, rest)
+    # Two more steps from a constant: exact derivatives of the first three orders.
+    y = F.detach(y)
+    for _ in range(2):
+        y = _newton(F, y, size, complement)
+    return y
+
+
 def _erfinv(F: Any, x: Any) -> Any:
     (x,) = as_floats(F, x)
     wide = to_dtype(F, x, f64)
@@ -42,18 +61,7 @@ def _erfinv(F: Any, x: Any) -> Any:
     size = wide * sign
     inside = size < 1.0
     size = F.where(inside, size, 0.5)
-    complement = 1.0 - size
-    fixed, rest = F.detach(size), F.detach(complement)
-    w = -F.log(rest * (1.0 + fixed))
-    near = _horner(_NEAR[::-1], F.minimum(w, 5.0) - 2.5)
-    far = _horner(_FAR[::-1], F.sqrt(F.maximum(w, 5.0)) - 3.0)
-    y = F.where(w < 5.0, near, far) * fixed
-    for _ in range(2):
-        y = _newton(F, y, fixed, rest)
-    # Two more steps from a constant: exact derivatives of the first three orders.
-    y = F.detach(y)
-    for _ in range(2):
-        y = _newton(F, y, size, complement)
+    y = inverse(F, size, 1.0 - size)
     result = y * sign
     edge = F.where(F.eq(wide, 1.0), inf, F.where(F.eq(wide, -1.0), -inf, nan))
     return to_dtype(F, F.where(inside, result, edge), x.dtype)

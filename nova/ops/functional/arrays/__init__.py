@@ -1,0 +1,1 @@
+"""Functions that join, split, write into and summarize arrays: names of torch and numpy."""

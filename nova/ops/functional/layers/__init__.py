@@ -1,0 +1,1 @@
+"""Functions of layers: random activations and dropout of channels, bags, fractional pooling."""
