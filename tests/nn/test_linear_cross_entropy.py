@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import nova
+from nova.api.program_cache import clear_memory_cache
 from nova.errors import AttributeValueError
+from nova.passes.gpu import slice_views
 
 torch = pytest.importorskip("torch")
 ROWS, FEATURES, CLASSES = (6, 50), 24, 70
@@ -82,13 +84,43 @@ def test_chunks_have_as_many_whole_tiles_as_fit() -> None:
     """A chunk is a pass over the weight, whatever part of the multiprocessors it has work for."""
     shapes = ((8192, 768), (50_304, 768))
     x, weight = (np.broadcast_to(np.zeros((), ml_dtypes.bfloat16), shape) for shape in shapes)
-    X, W = nova.tensor(x), nova.tensor(weight)
+    X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight, requires_grad=True)
     loss = nova.linear_cross_entropy(X, W, nova.tensor(np.zeros(8192, np.int64)))
-    program = nova.compile(loss, inputs=[X, W], target="cuda:sm_90a", run_mode="sim")
-    text = program.stages["kernels"]
-    assert "1792x50304xbf16" in text and "1024x50304xbf16" in text
-    # A quarter of the scores, with all else.
-    assert program.workspace_size < 8192 * 50_304 * 2 / 4
+    nova.backward(loss)
+    outputs = [loss, X.grad, W.grad]
+    program = nova.compile(outputs, inputs=[X, W], target="cuda:sm_90a", run_mode="sim")
+    assert "2048x50304xbf16" in program.stages["kernels"]
+    # The scores of 2048 rows and their statistics: neither rows nor gradients are copied.
+    assert program.workspace_size <= 2048 * 50_304 * 2 + 2048 * 16
+
+
+@pytest.mark.parametrize("rows", [1024, 1280])
+def test_matmuls_read_and_write_slices(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Rows of a chunk are not copied, nor are their gradients; the results have the same bits."""
+    features, classes = 64, 256
+    rng = np.random.default_rng(1)
+    x, weight = (
+        rng.standard_normal(shape, np.float32).astype(ml_dtypes.bfloat16)
+        for shape in ((rows, features), (classes, features))
+    )
+    target = rng.integers(0, classes, rows)
+    results = []
+    for least in (0, 1 << 40):
+        monkeypatch.setattr(slice_views, "_LEAST_BYTES", least)
+        X, W = nova.tensor(x, requires_grad=True), nova.tensor(weight, requires_grad=True)
+        T = nova.tensor(target)
+        loss = nova.linear_cross_entropy(X, W, T, chunk_bytes=512 * classes * 2)
+        nova.backward(loss)
+        outputs = [loss, X.grad, W.grad]
+        clear_memory_cache()
+        with nova.knobs.override(cache=False):
+            program = nova.compile(outputs, inputs=[X, W, T], target="cuda:sm_90a", run_mode="sim")
+        # A view in the matmuls of each chunk: of the scores, and of both gradients.
+        views = program.stages["buffers"].count(" to memref<512x64xbf16, strided")
+        assert views == (0 if least else 3 * (rows // 512))
+        results.append([np.asarray(array) for array in program(x, weight, target)])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_large_gradients_are_accumulated_in_the_output() -> None:

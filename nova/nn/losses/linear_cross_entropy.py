@@ -40,7 +40,7 @@ def linear_cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
-    chunk_bytes: int = 176 << 20,
+    chunk_bytes: int = 197 << 20,
 ) -> Tensor:
     """The cross entropy of the scores x @ weight.T, of which only a part is stored at a time.
 

@@ -185,9 +185,14 @@ def _is_matmul(kernel: Any) -> bool:
 def _match_copy(kernel: Any) -> _Part | None:
     """Match a kernel that copies adjacent elements of a larger buffer: the first of them."""
     generic = _only_op(kernel)
+    arguments = list(kernel.entry_block.arguments)
+    if generic is not None and not generic.num_inputs and len(arguments) == 2:
+        distances = _distances(generic, arguments)
+        if distances is None or set(distances) != {0} or len(distances[0]) != 1:
+            return None
+        return _Part(0, -distances[0].pop())
     if generic is None or generic.num_inputs != 1 or len(list(generic.block.operations)) != 1:
         return None
-    arguments = list(kernel.entry_block.arguments)
     if len(arguments) != 2 or any(value not in arguments for value in generic.op.operands):
         return None
     (value,) = next(iter(generic.block.operations)).operands
@@ -225,33 +230,40 @@ def _match_join(kernel: Any) -> list[_Part] | None:
     """
     generic = _only_op(kernel)
     arguments = list(kernel.entry_block.arguments)
-    if generic is None or generic.num_inputs or generic.outputs[0] != arguments[-1]:
+    if generic is None or generic.num_inputs:
         return None
-    access, shape = generic.accesses[0], list(arguments[-1].type.shape)
-    if access.row_dims != tuple(range(len(shape))):
+    distances = _distances(generic, arguments)
+    if distances is None or any(len(each) != 1 for each in distances.values()):
         return None
-    loaded = _Loads(generic, arguments)
-    points = _points(shape, loaded.constants)
-    if points is None:
-        return None
-    starts: dict[int, int] = {}
+    starts = {argument: each.pop() for argument, each in distances.items()}
     counts = [prod(argument.type.shape) for argument in arguments]
-    for point in points:
-        source = loaded.at(point)
-        if source is None:
-            return None
-        argument, position = source
-        where = _flat(point, shape)
-        if starts.setdefault(argument, where - position) != where - position:
-            return None
-        if not 0 <= position < counts[argument]:
-            return None
     end = 0
     for argument, start in sorted(starts.items(), key=lambda item: item[1]):
         if start != end:
             return None
         end += counts[argument]
-    return [_Part(a, start) for a, start in starts.items()] if end == prod(shape) else None
+    return [_Part(a, start) for a, start in starts.items()] if end == counts[-1] else None
+
+
+def _distances(generic: GenericOp, arguments: list[Any]) -> dict[int, set[int]] | None:
+    """How far elements are from where they are loaded, for each argument that has some.
+
+    None where a value is not an element of an argument.
+    """
+    shape = list(arguments[-1].type.shape)
+    if generic.outputs[0] != arguments[-1]:
+        return None
+    if generic.accesses[0].row_dims != tuple(range(len(shape))):
+        return None
+    loaded = _Loads(generic, arguments)
+    points = _points(shape, loaded.constants)
+    distances: dict[int, set[int]] = {}
+    for point in points or ():
+        source = loaded.at(point)
+        if source is None or not 0 <= source[1] < prod(arguments[source[0]].type.shape):
+            return None
+        distances.setdefault(source[0], set()).add(_flat(point, shape) - source[1])
+    return distances or None
 
 
 def _points(shape: Sequence[int], constants: set[int]) -> list[tuple[int, ...]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import nova
-from nova.codegen.gpu.rowwise import pipeline
+from nova.api.program_cache import clear_memory_cache
+from nova.codegen.gpu.rowwise import pipeline, shared_rows
 
 pytestmark = pytest.mark.graph_launch  # persistent kernels have no clusters, and copy no rows ahead
 
@@ -182,5 +183,92 @@ def test_a_symbolic_number_of_rows(on_hopper: Where) -> None:
     assert "cp.async.bulk" in program.stages["ptx"]
     for rows in (1, 2, 5):
         x = _RANDOM.standard_normal((rows, 40001), np.float32)
+        expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
+        assert np.abs(program(x) - expected).max() <= 1e-6 * expected.max()
+
+
+@pytest.fixture
+def one_multiprocessor(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A device so small that a few rows are many."""
+    monkeypatch.setattr(shared_rows, "MULTIPROCESSORS", 1)
+    clear_memory_cache()
+    with nova.knobs.override(cache=False):
+        yield
+    clear_memory_cache()
+
+
+def _rows(*shape: int) -> np.ndarray:
+    return 3 * _RANDOM.standard_normal(shape, np.float32)
+
+
+@pytest.mark.usefixtures("one_multiprocessor")
+@pytest.mark.parametrize("length", [_LENGTH, 50304])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "logsumexp"])
+def test_a_block_has_a_row_in_shared_memory(on_hopper: Where, name: str, length: int) -> None:
+    function, reference = FUNCTIONS[name]
+    x = _rows(5, length)
+    X = nova.tensor(x)
+    program = nova.compile(function(X), inputs=[X], **on_hopper)
+    text = program.stages["ptx"]
+    assert ".reqnctapercluster" not in text and ".maxntid 512" in text
+    # Each warp copies its piece in bulk, and the elements of the last vector one by one.
+    assert text.count("cp.async.bulk.shared::cluster.global") == 1
+    assert ("cp.async.ca.shared.global" in text) == bool(length % 4)
+    assert "ld.global" not in text
+    expected = reference(torch.from_numpy(x).double()).numpy()
+    assert np.abs(program(x) - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("one_multiprocessor")
+@pytest.mark.parametrize("length", [33000, 40001, 40002, 40003])
+def test_pieces_of_rows_that_are_not_aligned(on_hopper: Where, length: int) -> None:
+    x = _rows(9, length)
+    X = nova.tensor(x)
+    program = nova.compile([nova.softmax(X), nova.max(X, axis=-1)], inputs=[X], **on_hopper)
+    assert ".reqnctapercluster" not in program.stages["ptx"]
+    y, largest = program(x)
+    expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
+    assert np.abs(y - expected).max() <= 1e-6 * expected.max()
+    np.testing.assert_array_equal(largest, x.max(-1))
+
+
+@pytest.mark.usefixtures("one_multiprocessor")
+@pytest.mark.parametrize("length", [33000, 50304])
+def test_rows_of_16_bit_floats_in_shared_memory(on_hopper: Where, length: int) -> None:
+    """Exponentials are f32, for which there is no room: each reader computes them."""
+    x = torch.from_numpy(_rows(5, length)).bfloat16()
+    X = nova.tensor(np.zeros(x.shape, ml_dtypes.bfloat16))
+    program = nova.compile(nova.softmax(X), inputs=[X], **on_hopper)
+    text = program.stages["ptx"]
+    assert "cp.async.bulk" in text and ".reqnctapercluster" not in text
+    array = x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    expected = torch.softmax(x.double(), -1).numpy()
+    assert np.abs(program(array).astype("f8") - expected).max() <= 2**-8 * expected.max()
+
+
+@pytest.mark.usefixtures("one_multiprocessor")
+def test_two_operands_and_a_shared_row_in_shared_memory(on_hopper: Where) -> None:
+    """The gradient of softmax has two operands; a scale is the same for each row."""
+    y, g = (torch.from_numpy(_rows(5, 40000)).bfloat16() for _ in range(2))
+    scale = _rows(40000)
+    tensors = [nova.tensor(np.zeros(y.shape, ml_dtypes.bfloat16)) for _ in range(2)]
+    Y, G = (nova.cast(tensor, "f32") for tensor in tensors)
+    S = nova.tensor(scale)
+    result = Y * (G - nova.sum(G * Y, axis=-1, keepdims=True)) * S
+    program = nova.compile(result, inputs=[*tensors, S], **on_hopper)
+    assert program.stages["ptx"].count("cp.async.bulk.shared::cluster.global") == 2
+    arrays = [t.view(torch.int16).numpy().view(ml_dtypes.bfloat16) for t in (y, g)]
+    y, g = y.double(), g.double()
+    expected = (y * (g - (g * y).sum(-1, keepdim=True)) * torch.from_numpy(scale)).numpy()
+    assert np.abs(program(*arrays, scale) - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("one_multiprocessor")
+def test_rows_in_shared_memory_of_a_symbolic_number(on_hopper: Where) -> None:
+    X = nova.input((nova.dim("B", min=1, max=4096), 40001), "f32")
+    program = nova.compile(nova.softmax(X), inputs=[X], **on_hopper)
+    assert ".reqnctapercluster" not in program.stages["ptx"]
+    for rows in (1, 5):
+        x = _rows(rows, 40001)
         expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
         assert np.abs(program(x) - expected).max() <= 1e-6 * expected.max()

@@ -16,6 +16,7 @@ import pytest
 import nova
 from nova import nn, optim
 from nova.artifact.cubins.ptxas import use_of_kernels
+from nova.codegen.gpu.rowwise import shared_rows
 
 _SLOW = pytest.mark.slow
 
@@ -115,8 +116,14 @@ def test_gradient_of_a_norm_in_a_warp(columns: int) -> None:
     assert _spills(gradient + residual, [x, w, b, g, residual]) == {}
 
 
-def test_half_of_a_row_that_is_not_aligned_fits() -> None:
-    """A block of 512 threads has a multiprocessor alone: 128 registers a thread."""
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_row_that_is_not_aligned_fits(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    """A block of 512 threads has a multiprocessor alone: 128 registers a thread.
+
+    It has a row in shared memory, or half of a row in registers.
+    """
+    if not shared:
+        monkeypatch.setattr(shared_rows, "_BLOCKS", ())
     x = _zeros((4096, 50257))
     program = nova.compile(nova.softmax(x), inputs=[x], target="cuda:sm_90a", run_mode="sim")
     text = program.stages["ptx"]
