@@ -98,6 +98,28 @@ def test_conditions_are_those_of_the_run(loops: str) -> None:
         np.testing.assert_array_equal(choose(index, X), expected)
 
 
+@pytest.mark.parametrize("length", [None, 3000])
+def test_branches_by_a_constant_of_the_loop(length: int | None, loops: str) -> None:
+    """Such a branch is around the loop; another one of the body, by a carry, is inside of it."""
+
+    def run(lib: Any, which: Any, other: Any, n: Any, x: Any) -> Any:
+        def step(i: Any, v: Any) -> Any:
+            v = lib.cond(which > 0, lambda v: v + 1, lambda v: v * 0.5, v)
+            v = lib.switch(other, [lambda v: v, lambda v: v - 2], v)
+            v = lib.switch(other, [lambda v: v, lambda v: v - 1, lambda v: v * 0.75], v)
+            return lib.cond(v[0] > 3, lambda v: -v, lambda v: v + 0.25, v)
+
+        if length is not None:
+            return lib.fori_loop(0, length, step, x)
+        return lib.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, step(s[0], s[1])), (0, x))[1]
+
+    computed = on_sim(lambda *a: run(nova, *a))
+    for which, other in ((1, 0), (0, 1), (1, 2)):
+        arguments = np.int64(which), np.int64(other), np.int64(5), MANY
+        expected = run(jax.lax, *arguments)
+        np.testing.assert_allclose(computed(*arguments), expected, rtol=1e-5)
+
+
 def test_long_loops_over_slices_of_any_size(loops: str) -> None:
     """Slices of 12 and 16 bytes and of one byte, positions, and carries larger than a block."""
     length = 700  # with two kernels an iteration: more than is unrolled

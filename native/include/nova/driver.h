@@ -115,7 +115,7 @@ struct nova_driver {
     int (*function_find)(nova_driver *driver, void *module, const char *name, void **function);
     /* What the code of a function needs for each block, without dynamic shared memory. */
     int (*function_use)(nova_driver *driver, void *function, nova_function_use *use);
-    /* Lets it have so many bytes of dynamic shared memory. */
+    /* Lets it have so many bytes of dynamic shared memory, or more. */
     int (*function_allow_shared)(nova_driver *driver, void *function, uint32_t bytes);
     /* The most blocks of a cooperative launch on the device of the entered context, and on how many
      * multiprocessors they are; an error if not even one fits. */

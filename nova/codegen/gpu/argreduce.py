@@ -1,22 +1,37 @@
-"""Arg-reductions (argmax, argmin): how lanes that each scanned a part agree on a position.
+"""Arg-reductions (argmax, argmin): how threads that each search a part agree on a position.
 
 Input: a reduction to a value and its position, whose body takes the next element when it is better
-than the best so far. Output: code that compares two such results. `generic.py` calls this: a warp
-scans the elements, each lane every 32nd, and ends with 32 results.
+than the best so far. Output: code that finds the best of every n-th element, and that compares the
+results of threads. `generic.py` calls this for the threads of a warp or a block, and
+`cluster_argreduce.py` for those of a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.common.builder import splat
+from nova.codegen.common.index_math import shifted
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.gpu.block_ops import WARP, butterfly
-from nova.ir.bindings import arith, ir
+from nova.codegen.gpu.block_ops import (
+    WARP,
+    ThreadPosition,
+    barrier,
+    butterfly,
+    is_equal,
+    is_less,
+    when,
+)
+from nova.codegen.gpu.nest_point import NestPoint
+from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.clone import clone_into
+from nova.ir.index import index
 from nova.ir.walk import defining_op
+
+_IN_FLIGHT = 16
+"""Elements of a thread that are loaded before the first is compared."""
 
 Best = tuple[Any, Any]
 """A value and its position."""
@@ -67,6 +82,69 @@ class ArgReduce:
             lane, lambda a, b: list(self.merge((a[0], a[1]), (b[0], b[1]), captured)), WARP
         )
         return value, position
+
+    def merge_block(
+        self, best: Best, captured: Mapping[Any, Any], position: ThreadPosition, rooms: Any
+    ) -> Best:
+        """The best of all threads of a block, in each of them; `rooms` have an element a warp."""
+        best = self.merge_warp(best, captured)
+        lane = position.lane()
+        barrier()  # others may still read the results of an earlier search
+        with when(is_equal(lane, index(0))):
+            for value, room in zip(best, rooms, strict=True):
+                memref.store(value, room, [position.warp()])
+        barrier()
+        slot = arith.select(is_less(lane, index(position.warps)), lane, index(0))
+        value, where = (memref.load(room, [slot]) for room in rooms)
+        return self.merge_warp((value, where), captured)
+
+
+def best_share(
+    point: NestPoint, reductions: Sequence[int], extreme: ArgReduce, first: Any, step: int
+) -> Best:
+    """The best of every `step`th element from `first` on, which exists."""
+    elements, (row,) = point.elements, (point.nest.loops[i] for i in reductions)
+    element = point.at(reductions, [first])
+    inputs = elements.load_inputs(element.bases)
+    # The very first element is taken unconditionally: so is the first one of each worker.
+    start = {**element.ivs, row.dims[0]: index(0)}
+    value, _ = elements.apply([*inputs, *extreme.empty()], start)
+    begin = [value, arith.index_cast(extreme.position.type, first)]
+    if isinstance(row.size, int) and row.size > 2 * step:
+        return _best_batches(point, reductions, first, step, begin)
+    loop = scf.ForOp(arith.addi(first, index(step)), index(row.size), index(step), begin)
+    with ir.InsertionPoint(loop.body):
+        element = point.at(reductions, [loop.induction_variable])
+        scf.YieldOp(element.apply(loop.inner_iter_args))
+    return loop.results[0], loop.results[1]
+
+
+def _best_batches(
+    point: NestPoint, reductions: Sequence[int], first: Any, step: int, best: list[Any]
+) -> Best:
+    """Compare batches of elements, whose loads are in flight together, with the best so far.
+
+    The last batch has the first element again instead of those after the end: it is not better
+    than itself.
+    """
+    elements, (row,) = point.elements, (point.nest.loops[i] for i in reductions)
+    count = -(-row.size // step) - 1
+    batch = min(_IN_FLIGHT, count)
+    loop = scf.ForOp(index(step), index(count * step + 1), index(batch * step), best)
+    with ir.InsertionPoint(loop.body):
+        values = list(loop.inner_iter_args)
+        start = arith.addi(first, loop.induction_variable)
+        numbers = [shifted(start, k * step) for k in range(batch)]
+        inside = [is_less(number, index(row.size)) for number in numbers]
+        spots = [
+            point.at(reductions, [arith.select(exists, number, first)])
+            for exists, number in zip(inside, numbers, strict=True)
+        ]
+        loaded = [elements.load_inputs(spot.bases) for spot in spots]
+        for spot, inputs in zip(spots, loaded, strict=True):
+            values = elements.apply([*inputs, *values], spot.ivs)
+        scf.YieldOp(values)
+    return loop.results[0], loop.results[1]
 
 
 def find_extreme(nest: LoopNest) -> ArgReduce | None:

@@ -5,7 +5,8 @@ elementwise ops of their epilogue; the prologue may be a norm, which gives the v
 memory. Output: the strategy `GEMV`. A token of a decoder is a list of
 GEMVs, and their time is that of reading the matrices: every lane has several loads of 16
 bytes in flight, of one or a few rows that share the elements of the vector. They are two batches:
-when one is used, the batch after the other is loaded, also that of the next rows. A warp has all
+when one is used, the batch after the other is loaded, also that of the next rows. Short rows that
+two batches of one size would not cover are one batch. A warp has all
 terms of its rows, so their sums need shuffles and no barrier. Matrices that no launch of the
 program writes are loaded before the wait for earlier launches, which a dependent launch overlaps
 with.
@@ -53,7 +54,7 @@ _BUSY_WARPS = 7 * _PROCESSORS
 _MOST_PROLOGUES = 2 * _PROCESSORS
 """Blocks of a launch with a prologue: those that a large device runs at once."""
 _IN_FLIGHT = 16
-"""Loads of 16 bytes of a lane that are in flight, in two batches."""
+"""Loads of 16 bytes of a lane that are in flight, in two batches or one."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,9 @@ def plan_gemv(kernel: DeviceKernel, match: GemvMatch) -> GemvPlan | None:
         or (match.rows * count >= rows * _BUSY_WARPS and rows * loads * count <= _IN_FLIGHT)
     )
     loads = _batch_size(vectors, _IN_FLIGHT // 2 // (rows * count))
+    groups, is_held = -(-match.rows // rows), rows * count * vectors <= _IN_FLIGHT
+    if 2 * loads < vectors and is_held and groups <= _MOST_PROLOGUES * _WARPS:
+        loads = vectors  # in one batch: no load of a matrix comes after the wait
     is_early = kernel.target.has_clusters and all(
         kernel.is_unwritten(contraction.op.operands[contraction.matrix])
         for contraction in match.contractions

@@ -8,18 +8,16 @@ every kernel; a single thread runs unstructured ops, except for writes of slices
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, prod
 from typing import Any
 
-from nova.codegen.common.cascade_sum import Cascade, cascade_of
 from nova.codegen.common.combine import combiner, find_combiners, identity
 from nova.codegen.common.elements import Elements
 from nova.codegen.common.flat_buffers import flatten
-from nova.codegen.common.index_math import advance, shifted
 from nova.codegen.common.loop_nest import LoopNest
-from nova.codegen.gpu.argreduce import ArgReduce, Best, find_extreme
+from nova.codegen.gpu.argreduce import ArgReduce, best_share, find_extreme
 from nova.codegen.gpu.block_ops import (
     WARP,
     SharedMemory,
@@ -35,6 +33,7 @@ from nova.codegen.gpu.block_ops import (
 from nova.codegen.gpu.block_values import folded_fills, indexed_views, shared_arguments
 from nova.codegen.gpu.device_kernel import DeviceKernel, computes_scalars
 from nova.codegen.gpu.hazards import Hazards, threads_of_elements
+from nova.codegen.gpu.nest_point import NestPoint
 from nova.codegen.gpu.slice_writes import SliceWrite, match_slice_write
 from nova.codegen.gpu.strategy import Strategy, default_min_blocks_per_sm
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, adjacent_points
@@ -44,85 +43,6 @@ from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.clone import clone_into
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent, is_number, typical
-
-_IN_FLIGHT = 8
-"""Elements of a thread that are loaded before the first is compared."""
-
-
-@dataclass(frozen=True)
-class _NestPoint:
-    """An op at one point of some of its loops: the positions of its accesses, and the counters."""
-
-    elements: Elements
-    bases: list[Any]
-    ivs: dict[int, Any]
-    initial: Any = None
-    """The value with which the reduction begins, instead of the one in memory."""
-
-    @property
-    def nest(self) -> LoopNest:
-        return self.elements.nest
-
-    def sizes(self, loops: Sequence[int]) -> list[Extent]:
-        return [self.nest.loops[i].size for i in loops]
-
-    def at(self, loops: Sequence[int], counters: Sequence[Any]) -> _NestPoint:
-        """The same op at a point of further loops."""
-        bases, ivs = self.bases, dict(self.ivs)
-        for number, counter in zip(loops, counters, strict=True):
-            loop = self.nest.loops[number]
-            bases = advance(bases, counter, loop)
-            if len(loop.dims) == 1:
-                ivs[loop.dims[0]] = counter
-        return replace(self, bases=bases, ivs=ivs)
-
-    def initial_values(self) -> list[Any]:
-        """The values to which the terms of the reductions are added."""
-        if self.initial is not None:
-            return [self.initial]
-        return self.elements.load_outputs(self.bases)
-
-    def apply(self, values: Sequence[Any]) -> list[Any]:
-        """One iteration of the reductions, on the accumulators so far."""
-        inputs = self.elements.load_inputs(self.bases)
-        return self.elements.apply([*inputs, *values], self.ivs)
-
-    def reduce(self, loops: Sequence[int], values: list[Any]) -> list[Any]:
-        """All iterations of the reductions, sequentially."""
-        if not loops:
-            return self.apply(values)
-        cascade, inner = cascade_of(self.nest), typical(prod(self.sizes(loops[1:])))
-        separate = cascade.is_long(inner)
-
-        def iteration(iv: Any, values: list[Any]) -> list[Any]:
-            inside = self.at(loops[:1], [iv])
-            results = inside.reduce(loops[1:], cascade.fresh(values) if separate else values)
-            return cascade.combined(values, results) if separate else results
-
-        (size,) = self.sizes(loops[:1])
-        return cascade.emit_loop(
-            size, 1, values, iteration, terms_per_iteration=1 if separate else inner
-        )
-
-    def reduce_share(
-        self, loops: Sequence[int], names: Sequence[str], first: Any, step: int
-    ) -> list[Any]:
-        """Reduce every `step`th term from `first` on: the share of one of `step` workers."""
-        generic = self.nest.generic
-        types = [a.type for a in generic.block.arguments][generic.num_inputs :]
-        neutral = [identity(name, type_) for name, type_ in zip(names, types, strict=True)]
-        sizes = self.sizes(loops)
-
-        def iteration(number: Any, values: list[Any]) -> list[Any]:
-            return self.at(loops, split(number, sizes)).apply(values)
-
-        return Cascade(tuple(names)).emit_loop(prod(sizes), step, neutral, iteration, first=first)
-
-    def combine_and_store(self, names: Sequence[str], totals: Sequence[Any]) -> None:
-        """Combine with the old value of the output, and store."""
-        before = self.initial_values()
-        results = [combiner(n)(a, b) for n, a, b in zip(names, before, totals, strict=True)]
-        self.elements.store(results, self.bases)
 
 
 class GenericCode:
@@ -177,7 +97,7 @@ class GenericCode:
         `first_thread` the thread of the first point, where threads share the points.
         """
         offsets: list[Any] = [None if is_number(o, 0) else index(o) for o in nest.offsets]
-        spot = _NestPoint(Elements(nest, buffers, captured), offsets, {}, initial)
+        spot = NestPoint(Elements(nest, buffers, captured), offsets, {}, initial)
         spot = spot.at(range(len(counters)), counters)
         inner = range(self.grid_rank, len(nest.loops))
         parallel = [i for i in inner if nest.loops[i].parallel]
@@ -250,12 +170,12 @@ class GenericCode:
     # --- distributions of a loop nest -------------------------------------------------------------
 
     def _by_threads(
-        self, spot: _NestPoint, parallel: list[int], reductions: list[int], first_thread: int
+        self, spot: NestPoint, parallel: list[int], reductions: list[int], first_thread: int
     ) -> None:
         """One thread per point, which runs the reductions sequentially."""
         elements = spot.elements
 
-        def at_point(point: _NestPoint) -> None:
+        def at_point(point: NestPoint) -> None:
             if reductions:
                 results = point.reduce(reductions, point.initial_values())
             else:
@@ -268,12 +188,12 @@ class GenericCode:
         self._at_points(spot, parallel, number, self.position.threads, at_point)
 
     def _by_warps(
-        self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
+        self, spot: NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
         """One warp per point, whose lanes share the reductions."""
         lane = self.position.lane()
 
-        def at_point(point: _NestPoint) -> None:
+        def at_point(point: NestPoint) -> None:
             partial = point.reduce_share(reductions, names, lane, WARP)
             totals = [
                 reduce_warp([value], combiner(name))[0]
@@ -285,13 +205,13 @@ class GenericCode:
         self._at_points(spot, parallel, self.position.warp(), self.position.warps, at_point)
 
     def _position_by_warps(
-        self, spot: _NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
+        self, spot: NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
     ) -> None:
         """One warp per point, whose lanes find the best element together."""
         elements, lane = spot.elements, self.position.lane()
 
-        def at_point(point: _NestPoint) -> None:
-            best = self._best_share(point, reductions, extreme, lane, WARP)
+        def at_point(point: NestPoint) -> None:
+            best = best_share(point, reductions, extreme, lane, WARP)
             best = extreme.merge_warp(best, elements.captured)
             with when(is_equal(lane, index(0))):
                 elements.store(list(best), point.bases)
@@ -299,73 +219,19 @@ class GenericCode:
         self._at_points(spot, parallel, self.position.warp(), self.position.warps, at_point)
 
     def _position_by_block(
-        self, spot: _NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
+        self, spot: NestPoint, parallel: list[int], reductions: list[int], extreme: ArgReduce
     ) -> None:
         """All threads find the best element of a single point together."""
-        elements, position = spot.elements, self.position
+        position = self.position
         point = spot.at(parallel, [index(0)] * len(parallel))
-        best = self._best_share(point, reductions, extreme, position.thread, position.threads)
-        best = extreme.merge_warp(best, elements.captured)
+        best = best_share(point, reductions, extreme, position.thread, position.threads)
         rooms = [self.partials[f"best {value.type}"] for value in best]
-        lane = position.lane()
-        barrier()  # others may still read the results of an earlier search
-        with when(is_equal(lane, index(0))):
-            for value, room in zip(best, rooms, strict=True):
-                memref.store(value, room, [position.warp()])
-        barrier()
-        slot = arith.select(is_less(lane, index(position.warps)), lane, index(0))
-        value, where = (memref.load(room, [slot]) for room in rooms)
-        best = extreme.merge_warp((value, where), elements.captured)
+        best = extreme.merge_block(best, spot.elements.captured, position, rooms)
         with self.alone():
-            elements.store(list(best), point.bases)
-
-    def _best_share(
-        self,
-        point: _NestPoint,
-        reductions: list[int],
-        extreme: ArgReduce,
-        first: Any,
-        step: int,
-    ) -> Best:
-        """The best of every `step`th element from `first` on."""
-        elements, (row,) = point.elements, (point.nest.loops[i] for i in reductions)
-        element = point.at(reductions, [first])
-        inputs = elements.load_inputs(element.bases)
-        # The very first element is taken unconditionally: so is the first one of each worker.
-        start = {**element.ivs, row.dims[0]: index(0)}
-        value, _ = elements.apply([*inputs, *extreme.empty()], start)
-        begin = [value, arith.index_cast(extreme.position.type, first)]
-        rest = arith.addi(first, index(step))
-        if isinstance(row.size, int) and row.size > step * _IN_FLIGHT:
-            rest, begin = self._best_batches(point, reductions, rest, step, begin)
-        loop = scf.ForOp(rest, index(row.size), index(step), begin)
-        with ir.InsertionPoint(loop.body):
-            element = point.at(reductions, [loop.induction_variable])
-            scf.YieldOp(element.apply(loop.inner_iter_args))
-        return loop.results[0], loop.results[1]
-
-    def _best_batches(
-        self, point: _NestPoint, reductions: list[int], first: Any, step: int, begin: list[Any]
-    ) -> tuple[Any, list[Any]]:
-        """Add whole batches of elements, whose loads are in flight together, to the best so far.
-
-        Also returns the first element after them.
-        """
-        elements, (row,) = point.elements, (point.nest.loops[i] for i in reductions)
-        last, batch = index(row.size - step * (_IN_FLIGHT - 1)), index(step * _IN_FLIGHT)
-        loop = scf.ForOp(first, last, batch, [*begin, first])
-        with ir.InsertionPoint(loop.body):
-            start, values = loop.induction_variable, list(loop.inner_iter_args)[:-1]
-            spots = [point.at(reductions, [shifted(start, k * step)]) for k in range(_IN_FLIGHT)]
-            loaded = [elements.load_inputs(spot.bases) for spot in spots]
-            for spot, inputs in zip(spots, loaded, strict=True):
-                values = elements.apply([*inputs, *values], spot.ivs)
-            scf.YieldOp([*values, arith.addi(start, batch)])
-        *best, rest = loop.results
-        return rest, best
+            spot.elements.store(list(best), point.bases)
 
     def _by_block(
-        self, spot: _NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
+        self, spot: NestPoint, parallel: list[int], reductions: list[int], names: Sequence[str]
     ) -> None:
         """All threads share the reductions of a single point."""
         point = spot.at(parallel, [index(0)] * len(parallel))
@@ -380,11 +246,11 @@ class GenericCode:
 
     def _at_points(
         self,
-        spot: _NestPoint,
+        spot: NestPoint,
         loops: list[int],
         first: Any,
         step: int,
-        body: Callable[[_NestPoint], None],
+        body: Callable[[NestPoint], None],
     ) -> None:
         """Emit `body` at every `step`th point of some loops, from `first` on."""
         sizes = spot.sizes(loops)

@@ -15,6 +15,7 @@ from nova.codegen.common.footprint import Footprint
 from nova.codegen.gpu.attention.decode import DECODE_ATTENTION, DecodePlan
 from nova.codegen.gpu.attention.kernel import ATTENTION
 from nova.codegen.gpu.block_ops import WARP, LaunchShape, ThreadPosition
+from nova.codegen.gpu.cluster_argreduce import CLUSTER_ARGREDUCE, ClusterArgReducePlan
 from nova.codegen.gpu.column_reduce import COLUMN_REDUCE, ColumnReducePlan
 from nova.codegen.gpu.device_kernel import DeviceKernel
 from nova.codegen.gpu.gemm.kernel import GEMM, GemmKernelPlan
@@ -48,6 +49,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     ATTENTION,
     TRANSPOSE_TILE,
     SCATTER,
+    CLUSTER_ARGREDUCE,
     COLUMN_REDUCE,
     ROW_REDUCE,
     SHARED_ROWS,
@@ -132,7 +134,7 @@ class DeviceSchedule:
         shared_bytes = self.kernel.shared.size
         size.operation.attributes["value"] = ir.IntegerAttr.get(i32, shared_bytes)
         shape = LaunchShape(plan.blocks, plan.threads, shared_bytes, plan.min_blocks_per_sm)
-        if isinstance(plan, RowwisePlan | ColumnReducePlan | DecodePlan):
+        if isinstance(plan, RowwisePlan | ColumnReducePlan | DecodePlan | ClusterArgReducePlan):
             return replace(shape, cluster=plan.cluster)
         if isinstance(plan, WgmmaKernelPlan):
             return replace(shape, cluster=plan.cluster, tensor_maps=plan.tensor_maps)

@@ -34,6 +34,23 @@ def test_first_of_equal_ones(find, shape, axis):
     assert "shfl.sync" in program.ptx
 
 
+@pytest.mark.parametrize("length", (8192, 8193, 20_000, 150_001))
+def test_a_long_row_is_searched_by_a_cluster(length: int) -> None:
+    """The first of equal ones, in any block of the cluster, and of NaNs."""
+    x = np.round(_array(length))
+    programs = {}
+    for find in (nova.argmax, nova.argmin):
+        row = nova.input((length,))
+        programs[find] = nova.compile(
+            find(row * 2), inputs=[row], target="cuda:sm_90a", run_mode="sim"
+        )
+        assert "barrier.cluster" in programs[find].stages["ptx"]
+    for places in ((), (length - 1,), (length // 2, 5000), (0, length - 1)):
+        x[list(places)] = np.nan
+        assert programs[nova.argmax](x) == np.argmax(x)
+        assert programs[nova.argmin](x) == np.argmin(x)
+
+
 def test_special_values():
     x = _array(40, 500)
     x[3, [100, 50]] = np.nan

@@ -50,6 +50,16 @@ def test_rows_and_lengths(rows: int, length: int, dtype: Any) -> None:
     check(program, arrays, x @ w.T + b)
 
 
+@pytest.mark.parametrize("length", [512, 768, 1280])
+def test_all_rows_of_a_warp_are_loaded_before_the_wait(length: int) -> None:
+    """Also those of an odd number of vectors, which are not two batches of one size."""
+    arrays = [np.zeros((rows, length), ml_dtypes.bfloat16) for rows in (1, 768)]
+    program = compiled(lambda x, w: x @ w.T, arrays)
+    early, late = program.stages["ptx"].split("griddepcontrol.wait")
+    assert early.count(".v4.b32") == length // 256, "the row"
+    assert late.count(".v4.b32") == length // 256, "the vector"
+
+
 def test_two_matrices_and_their_epilogue_are_one_kernel() -> None:
     arrays = arrays_of(512, 256, ml_dtypes.bfloat16)
     program = compiled(lambda x, w, v, b: nova.silu(x @ w.T) * (x @ v.T) + b, arrays)

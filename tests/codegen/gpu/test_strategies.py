@@ -18,7 +18,7 @@ from nova.core.targets import parse_target
 from nova.ir.bindings import ir
 from nova.ir.walk import kernels
 
-_TARGETS = {"wgmma_gemm": "cuda:sm_90a", "wgmma_attention": "cuda:sm_90a"}
+_TARGETS = dict.fromkeys(("wgmma_gemm", "wgmma_attention", "cluster_argreduce"), "cuda:sm_90a")
 """Targets of strategies that not all GPUs have."""
 
 
@@ -56,6 +56,7 @@ PROGRAMS: dict[str, Program] = {
     "attention": (nova.scaled_dot_product_attention, [_array(2, 64, 32)] * 3),
     "transpose_tile": (lambda x, y: x.T + y, [_array(128, 300), _array(300, 128)]),
     "scatter": (_embedding_gradient, [_array(500, 64), np.zeros(128, "i8"), _array(128, 64)]),
+    "cluster_argreduce": (lambda x: nova.argmax(x), [_array(20_000)]),
     "column_reduce": (lambda x: nova.sum(x, axis=0), [_array(64, 8192)]),
     "row_reduce": (lambda x: nova.logsumexp(x, axis=1), [_array(264, 33_000)]),
     "rowwise": (nova.softmax, [_array(300, 1000)]),

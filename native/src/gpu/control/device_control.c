@@ -9,29 +9,13 @@
  *
  * Without flows the host decides: it reads selectors and conditions from the device, and enqueues
  * every iteration. */
-#include "gpu/control/device_control.h"
+#include "gpu/control/control_call.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Kernels may use accesses of so many bytes on everything. */
 enum { ACCESS = 16 };
-
-/* Where the parts of a run of a control kernel go. */
-typedef struct {
-    nova_device_run *r;
-    nova_flow_builder *builder; /* NULL: the stream of the run */
-    void *body;                 /* of the builder's flow */
-    uint32_t launch;            /* of the program's tables */
-    bool is_dependent;          /* whether launches of a flow start before those before them end */
-} control_sink;
-
-/* The addresses that the buffers of a block of tables refer to. */
-typedef struct {
-    const nova_device_region *region;
-    const uint64_t *arguments, *outputs;
-    uint64_t workspace;
-} control_frame;
 
 /* A launch of a control kernel. */
 typedef struct {
@@ -48,15 +32,15 @@ typedef struct {
 
 static nova_status control_run_block(const control_sink *sink, const control_frame *frame);
 
-static nova_status control_no_memory(const control_sink *sink)
+nova_status nova_control_no_memory(const control_sink *sink)
 {
     return nova_fail(sink->r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a loop");
 }
 
 /* --- kernels and copies ----------------------------------------------------------------------- */
 
-static uint64_t control_address(const control_sink *sink, const control_frame *frame,
-                                const nova_buffer *buffer)
+uint64_t nova_control_address(const control_sink *sink, const control_frame *frame,
+                              const nova_buffer *buffer)
 {
     switch (buffer->kind) {
     case NOVA_ARGUMENT:
@@ -77,7 +61,7 @@ static void control_fill_pointers(const control_sink *sink, const control_frame 
 {
     const nova_tables *tables = &frame->region->tables;
     for (uint32_t i = 0; i < launch->operand_count; i++)
-        pointers[i] = control_address(
+        pointers[i] = nova_control_address(
             sink, frame, &tables->buffers[tables->operands[launch->first_operand + i]]);
 }
 
@@ -109,7 +93,7 @@ static nova_status control_add_launch(const control_sink *sink, const control_fr
     nova_status status = NOVA_OK;
     int result = 0;
     if (pointers == NULL || ranges == NULL || maps == NULL) {
-        status = control_no_memory(sink);
+        status = nova_control_no_memory(sink);
     } else {
         control_fill_pointers(sink, frame, launch, pointers);
         const nova_tensor_map *map = region->tables.tensor_maps;
@@ -216,9 +200,13 @@ static nova_status control_run_switch(const control_sink *sink, control_call *ca
         const control_frame frame = control_region_frame(sink, call, number);
         return control_run_block(sink, &frame);
     }
+    if (sink->selector == call->operands[0] && sink->count == count) {
+        const control_frame frame = control_region_frame(sink, call, sink->selected);
+        return control_run_block(sink, &frame);
+    }
     void **branches = calloc(count + UINT64_C(1), sizeof *branches);
     if (branches == NULL)
-        return control_no_memory(sink);
+        return nova_control_no_memory(sink);
     nova_status status =
         builder->add_switch(builder, sink->body, call->operands[0], size, count, branches);
     for (uint32_t i = 0; status == NOVA_OK && i < count; i++) {
@@ -472,11 +460,14 @@ static nova_status control_run_for(const control_sink *sink, control_call *call,
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-static nova_status control_run_call(const control_sink *sink, const control_frame *frame,
-                                    const nova_launch_record *launch)
+nova_status nova_control_run_call(const control_sink *sink, const control_frame *frame,
+                                  const nova_launch_record *launch)
 {
     const nova_tables *tables = &frame->region->tables;
     const nova_control_record *control = nova_tables_control(tables, launch->kernel);
+    const control_switch constant = nova_control_find_switch(sink, tables, control);
+    if (constant.count > 0)
+        return nova_control_unswitch(sink, frame, launch, constant);
     uint64_t operands = launch->operand_count, values = 3 * (operands + 2);
     uint64_t *memory = calloc(values, sizeof *memory);
     nova_flow_copy *copies = calloc(3 * operands + 2, sizeof *copies);
@@ -484,7 +475,7 @@ static nova_status control_run_call(const control_sink *sink, const control_fram
     uint64_t bookkeeping = 0;
     if (memory == NULL || copies == NULL ||
         nova_control_bookkeeping(tables, launch, control, &bookkeeping) != NOVA_OK) {
-        status = control_no_memory(sink);
+        status = nova_control_no_memory(sink);
     } else {
         control_fill_pointers(sink, frame, launch, memory);
         uint64_t own = memory[operands - 1];
@@ -519,7 +510,7 @@ static nova_status control_run_block(const control_sink *sink, const control_fra
     for (uint32_t i = 0; status == NOVA_OK && i < tables->header->launch_count; i++) {
         const nova_launch_record *launch = &tables->launches[i];
         status = (tables->kernels[launch->kernel].core & NOVA_CONTROL) != 0
-                     ? control_run_call(sink, frame, launch)
+                     ? nova_control_run_call(sink, frame, launch)
                      : control_add_launch(sink, frame, launch);
     }
     return status;
@@ -550,7 +541,7 @@ nova_status nova_control_run_step(nova_device_run *r, const nova_device_step *st
                                .body = body,
                                .launch = program->launches[step->first],
                                .is_dependent = is_dependent};
-    return control_run_call(&sink, &frame, nova_step_launch(program, step, 0));
+    return nova_control_run_call(&sink, &frame, nova_step_launch(program, step, 0));
 }
 
 static nova_status control_add_steps(nova_device_run *r, nova_flow_builder *builder, void *body,

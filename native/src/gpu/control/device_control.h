@@ -28,7 +28,8 @@ typedef struct {
  * are filled and ended one after the other. */
 typedef struct nova_flow_builder nova_flow_builder;
 struct nova_flow_builder {
-    bool needs_ranges; /* whether launches should have the memory ranges that they may access */
+    bool needs_ranges;    /* whether launches should have the memory ranges that they may access */
+    bool hoists_switches; /* whether a switch with a constant selector is put around its loop */
     nova_status (*add_launch)(nova_flow_builder *builder, void *body,
                               const nova_flow_launch *launch);
     nova_status (*add_copies)(nova_flow_builder *builder, void *body, const nova_flow_copy *copies,

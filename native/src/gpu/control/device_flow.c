@@ -62,6 +62,7 @@ static nova_status flow_make(nova_device_run *r, const nova_device_step *step, b
     nova_driver *driver = r->device->driver;
     const char *action = "a loop or branch cannot be made into a graph";
     flow_builder builder = {.calls = {.needs_ranges = driver->checks_ranges,
+                                      .hoists_switches = true,
                                       .add_launch = flow_add_launch,
                                       .add_copies = flow_add_copies,
                                       .add_loop = flow_add_loop,

@@ -135,8 +135,12 @@ static int cuda_function_use(nova_driver *driver, void *function, nova_function_
 
 static int cuda_function_allow_shared(nova_driver *driver, void *function, uint32_t bytes)
 {
-    return cuda_context_of(driver)->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED,
-                                                 (int)bytes);
+    const cuda *c = cuda_context_of(driver);
+    int allowed = 0; /* a kernel of several tables keeps the most that one of them needs */
+    int result = c->function_get(&allowed, FUNCTION_MOST_DYNAMIC_SHARED, function);
+    if (result != 0 || allowed >= (int)bytes)
+        return result;
+    return c->function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, (int)bytes);
 }
 
 static int cuda_function_resident(nova_driver *driver, void *function, uint32_t threads,

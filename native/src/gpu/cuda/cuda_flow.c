@@ -10,7 +10,7 @@
 #include "gpu/cuda/cuda_flow_code.h"
 #include "gpu/cuda/cuda_state.h"
 
-enum { CONDITIONAL_VERSION = 12040, SWITCH_VERSION = 12080 };
+enum { CONDITIONAL_VERSION = 12040, SWITCH_VERSION = 12080, DEPENDENT_MAJOR = 9 };
 enum { NODE_CONDITIONAL = 13, CONDITION_IF = 0, CONDITION_WHILE = 1, CONDITION_SWITCH = 2 };
 enum { FLOW_OUT_OF_MEMORY = 2, FLOW_NOT_SUPPORTED = 801 };
 
@@ -22,8 +22,9 @@ typedef struct cuda_flow cuda_flow;
 typedef struct cuda_body {
     cuda_flow *of;
     void *graph;
-    void *last;     /* its last node */
-    bool is_launch; /* whether that is a launch of the program */
+    void *last;             /* its last node */
+    bool is_launch;         /* whether that is a launch of the program */
+    bool starts_dependents; /* whether it is one that lets the node after it start early */
     struct cuda_body *next;
     /* of a loop: its node's condition, and its copies, which `loop` names */
     uint64_t handle;
@@ -49,8 +50,13 @@ static bool flow_load_code(cuda *c, void *context, cuda_flow_code *code)
         [CUDA_FLOW_SELECT] = "nova_flow_select",
     };
     void *module;
+    int device = 0, major = 0;
     code->context = context;
-    int result = c->module_load(&module, nova_cuda_flow_code, 0, NULL, NULL);
+    code->waits = c->context_device(&device) == 0 &&
+                  c->device_attribute(&major, ATTRIBUTE_MAJOR, device) == 0 &&
+                  major >= DEPENDENT_MAJOR;
+    const char *text = code->waits ? nova_cuda_waiting_flow_code : nova_cuda_flow_code;
+    int result = c->module_load(&module, text, 0, NULL, NULL);
     for (int i = 0; result == 0 && i < CUDA_FLOW_KERNELS; i++)
         result = c->module_function(&code->functions[i], module, names[i]);
     code->is_loaded = result == 0;
@@ -85,9 +91,9 @@ bool nova_cuda_flow_is_supported(nova_driver *driver)
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-/* Adds a kernel after the last node. Between two launches of the program the edge may be
- * programmatic: the kernel waits by itself for all of the chain before it, because each of its
- * launches ends after its own wait. Kernels of the flow itself do not wait, and have full edges. */
+/* Adds a kernel after the last node. After a launch of the program the edge may be programmatic:
+ * the kernel waits by itself for all of the chain before it, because each of its launches ends
+ * after its own wait. A launch after a kernel of the flow itself has a full edge. */
 static int flow_add_kernel(cuda *c, cuda_body *body, const nova_kernel_call *call)
 {
     packed parameters;
@@ -126,9 +132,11 @@ static int flow_add_own(cuda *c, cuda_body *body, int kernel, const uint64_t *wo
     const nova_kernel_call call = {.function = body->of->code->functions[kernel],
                                    .shape = &shape,
                                    .arguments = words,
-                                   .argument_count = count};
+                                   .argument_count = count,
+                                   .is_dependent =
+                                       body->of->code->waits && body->starts_dependents};
     int result = flow_add_kernel(c, body, &call);
-    body->is_launch = false;
+    body->is_launch = body->starts_dependents = false;
     return result;
 }
 
@@ -206,7 +214,7 @@ static int flow_add_conditional(cuda *c, cuda_body *body, uint64_t handle, int t
     if (result != 0)
         return result;
     body->last = node;
-    body->is_launch = false;
+    body->is_launch = body->starts_dependents = false;
     *graphs = params.node.graphs;
     return 0;
 }
@@ -256,6 +264,7 @@ int nova_cuda_flow_add_launch(nova_driver *driver, void *handle, const nova_kern
     cuda_body *body = handle;
     int result = flow_add_kernel(cuda_context_of(driver), body, call);
     body->is_launch = true;
+    body->starts_dependents = call->is_dependent;
     return result;
 }
 

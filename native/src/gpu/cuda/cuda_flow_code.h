@@ -11,7 +11,9 @@ enum {
     NOVA_FLOW_SELECT_WORDS = 5
 };
 
-/* PTX, which ends with a NUL. */
+/* PTX, which ends with a NUL. The second one is for Hopper and later: its kernels wait by
+ * themselves for the launches before them (griddepcontrol.wait). */
 extern const char nova_cuda_flow_code[];
+extern const char nova_cuda_waiting_flow_code[];
 
 #endif

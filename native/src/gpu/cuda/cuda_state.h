@@ -73,6 +73,7 @@ typedef struct {
     void *context;
     void *functions[CUDA_FLOW_KERNELS];
     bool is_loaded;
+    bool waits; /* whether the kernels wait by themselves for the launches before them */
 } cuda_flow_code;
 
 /* Name of a function of the driver, how it is called here, and its parameters. */

@@ -135,7 +135,8 @@ int nova_sim_function_allow_shared(nova_driver *driver, void *handle, uint32_t b
     if (f->kernel.shared_bytes > MOST_SHARED || bytes > MOST_SHARED - f->kernel.shared_bytes)
         return code_refuse(s, f, "asks for more shared memory than a block can get", bytes);
     pthread_mutex_lock(&s->mutex);
-    f->allowed_shared = bytes;
+    if (f->allowed_shared < bytes)
+        f->allowed_shared = bytes;
     pthread_mutex_unlock(&s->mutex);
     return SIM_OK;
 }
