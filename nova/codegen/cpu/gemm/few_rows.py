@@ -6,7 +6,8 @@ with offsets, and the range of C. Output: a call of a shared function. `strategi
 
 The code is for six rows, four rows and two rows at a time: sixes and fours make up every even
 number from four on. An odd number repeats the last row, which is then computed and stored twice.
-k is cut into blocks, whose sums are added to C.
+k is cut into blocks, whose sums are added to C. All rows of a panel of columns are computed for a
+block of k before the next block: the L1 cache has its rows of B.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 _MORE, _LESS = 6, 4
 """Rows at a time."""
 
-_AHEAD = 16
-"""Steps of k by which rows of B are prefetched: hardware does not follow such long strides."""
+_ONCE, _AHEAD = 2, 16
+"""Up to so many rows read B once, and prefetch its rows by so many steps of k: hardware does not
+follow such long strides. More rows find them in the L1 cache, where prefetches would only cost."""
 
 _LEAST_RIGHT = 128 << 10
 """Bytes of B from which packing it for few rows takes as long as multiplying."""
@@ -89,6 +91,10 @@ def emit_few_rows(
     call_shared("_".join(map(str, ("nova_few_rows", *words))), buffers, numbers, 2, body)
 
 
+Height = tuple[Index, Index, int]
+"""A range of rows, and how many of them are a tile."""
+
+
 @record
 class _Code:
     """The body of one function."""
@@ -108,18 +114,17 @@ class _Code:
         fours = arith.remui(index(sub(12, mul(arith.remui(even, index(_MORE)), 2))), index(12))
         start = index(sub(even, fours))
 
+        heights: list[Height] = [(0, start, _MORE), (start, rows, _LESS)]
+
         def many_rows(j: Index, nv: int) -> None:
-            for first, end, mr in ((0, start, _MORE), (start, rows, _LESS)):
-                with loop(first, end, mr) as i:
-                    self._tile(i, mr, rows, j, nv)
+            self._panel(rows, heights, j, nv, self._depth_in_l1(nv))
 
         def two_rows(j: Index, nv: int) -> None:
-            with loop(0, rows, 2) as i:
-                self._tile(i, 2, rows, j, nv)
+            self._panel(rows, [(0, rows, _ONCE)], j, nv, LONG)
 
         nv = vectors_per_row(self.target)
         branch(
-            compare(arith.CmpIPredicate.sle, rows, 2),
+            compare(arith.CmpIPredicate.sle, rows, _ONCE),
             lambda: self._columns(columns, 2 * nv, two_rows),
             lambda: self._columns(columns, nv, many_rows),
         )
@@ -131,33 +136,57 @@ class _Code:
         if nv > 1:
             step_loop(whole, columns, self.lanes, lambda j: panel(j, 1))
 
-    def _tile(self, i: ir.Value, mr: int, rows: ir.Value, j: Index, nv: int) -> None:
-        spec, last = self.spec, index(sub(rows, 1))
-        numbers = [i, *(arith.minui(index(add(i, r)), last) for r in range(1, mr))]
-        a_rows = [add(self.a[1], mul(n, spec.a_strides[0])) for n in numbers]
-        c_rows = [add(add(self.c[1], mul(n, spec.c_strides[0])), j) for n in numbers]
-        type_ = vector_type(spec.acc_type, self.lanes)
-        zero = splat(type_, 0.0)
-        positions = [index(add(row, v * self.lanes)) for row in c_rows for v in range(nv)]
+    def _depth_in_l1(self, nv: int) -> int:
+        """Steps of k whose vectors of a panel stay in the L1 cache from one tile to the next."""
+        nbytes = nv * self.lanes * BITS[self.spec.acc_type] // 8
+        return max(64, min(LONG, self.target.l1_bytes * 2 // 3 // nbytes))
+
+    def _panel(
+        self, rows: ir.Value, heights: list[Height], j: Index, nv: int, most_steps: int
+    ) -> None:
+        """All rows of `nv` vectors of columns. The sums of each block of k are added to C."""
+        spec = self.spec
+
+        def each_tile(body: Callable[[list[Index]], None]) -> None:
+            for first, end, mr in heights:
+                with loop(first, end, mr) as i:
+                    last = index(sub(rows, 1))
+                    body([i, *(arith.minui(index(add(i, r)), last) for r in range(1, mr))])
+
         if not spec.accumulate:
-            for at in positions:
-                vector.store(zero, self.c[0], [at])
-        depth = -(-spec.k // -(-spec.k // LONG))
+            each_tile(lambda numbers: self._clear(numbers, j, nv))
+        depth = -(-spec.k // -(-spec.k // most_steps))
         with loop(0, spec.k, depth) as k:
             end = minimum(add(k, depth), spec.k)
-            sums = carried(
-                k,
-                end,
-                1,
-                [zero] * len(positions),
-                lambda at, values: self._step(a_rows, at, j, nv, values),
-            )
-            totals = [
-                arith.addf(vector.load(type_, self.c[0], [at]), total)
-                for at, total in zip(positions, sums, strict=True)
-            ]
-            for at, total in zip(positions, totals, strict=True):
-                vector.store(total, self.c[0], [at])
+            each_tile(lambda numbers: self._tile(numbers, j, nv, (k, end)))
+
+    def _positions(self, numbers: list[Index], j: Index, nv: int) -> list[ir.Value]:
+        """Where the vectors of a tile of C are."""
+        c_row = self.spec.c_strides[0]
+        starts = [add(add(self.c[1], mul(n, c_row)), j) for n in numbers]
+        return [index(add(start, v * self.lanes)) for start in starts for v in range(nv)]
+
+    def _clear(self, numbers: list[Index], j: Index, nv: int) -> None:
+        zero = splat(vector_type(self.spec.acc_type, self.lanes), 0.0)
+        for at in self._positions(numbers, j, nv):
+            vector.store(zero, self.c[0], [at])
+
+    def _tile(self, numbers: list[Index], j: Index, nv: int, steps: tuple[Index, Index]) -> None:
+        a_rows = [add(self.a[1], mul(n, self.spec.a_strides[0])) for n in numbers]
+        positions = self._positions(numbers, j, nv)
+        type_ = vector_type(self.spec.acc_type, self.lanes)
+        sums = carried(
+            *steps,
+            1,
+            [splat(type_, 0.0)] * len(positions),
+            lambda at, values: self._step(a_rows, at, j, nv, values),
+        )
+        totals = [
+            arith.addf(vector.load(type_, self.c[0], [at]), total)
+            for at, total in zip(positions, sums, strict=True)
+        ]
+        for at, total in zip(positions, totals, strict=True):
+            vector.store(total, self.c[0], [at])
 
     def _step(
         self, a_rows: list[Index], k: ir.Value, j: Index, nv: int, sums: list[ir.Value]
@@ -165,7 +194,7 @@ class _Code:
         spec = self.spec
         type_ = vector_type(spec.acc_type, self.lanes)
         start = add(add(self.b[1], mul(k, spec.b_strides[0])), j)
-        for v in range(nv):
+        for v in range(nv if len(a_rows) == _ONCE else 0):
             ahead = index(add(start, _AHEAD * spec.b_strides[0] + v * self.lanes))
             memref.prefetch(self.b[0], [ahead], is_write=False, locality_hint=3, is_data_cache=True)
         row = [
