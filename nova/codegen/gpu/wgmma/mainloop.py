@@ -23,12 +23,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nova.codegen.gpu.block_ops import barrier, when
-from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
+from nova.codegen.gpu.cluster_ops import (
+    cluster_arrive,
+    cluster_barrier,
+    cluster_rank,
+    cluster_wait,
+)
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import shared_base, wait_for_launches, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import (
-    CONSUMERS,
     ROW_BYTES,
     STEP_BYTES,
     WgmmaOperand,
@@ -96,23 +100,26 @@ class _Block:
         group = arith.shrui(self.thread, word(7))
         number = arith.andi(self.thread, word(127))
         with when(arith.cmpi(_EQUAL, self.thread, word(0))):
-            for slot in range(plan.tile.stages):
+            for slot in range(plan.ring_stages):
                 ptx.init_barrier(self._full(word(slot)), 1)
-                ptx.init_barrier(self._empty(word(slot)), CONSUMERS * plan.tile.cluster)
+                ptx.init_barrier(self._empty(word(slot)), plan.tile.consumers * plan.tile.cluster)
             ptx.publish_barriers()
         self._synchronize()
         rank = cluster_rank() if plan.cluster > 1 else None
         is_producer = arith.cmpi(_EQUAL, group, word(0))
+        moves_registers = plan.tile.consumers > 1  # else all threads have enough
         roles = scf.IfOp(is_producer, has_else=True)
         with ir.InsertionPoint(roles.then_block):
-            ptx.set_registers(_PRODUCER_REGISTERS, more=False)
+            if moves_registers:
+                ptx.set_registers(_PRODUCER_REGISTERS, more=False)
             with when(arith.cmpi(_EQUAL, number, word(0))):
                 self._produce(rank)
             if plan.tile.split > 1:
                 cluster_barrier()  # that of `reduce_split_sums`
             scf.YieldOp([])
         with ir.InsertionPoint(roles.else_block):
-            ptx.set_registers(_CONSUMER_REGISTERS, more=True)
+            if moves_registers:
+                ptx.set_registers(_CONSUMER_REGISTERS, more=True)
             if any(self.early):
                 wait_for_launches()
             consumer = ConsumerThread(arith.subi(group, word(1)), number)
@@ -120,8 +127,10 @@ class _Block:
             self.finish(consumer)
             scf.YieldOp([])
         if plan.cluster > 1:
-            # Shared memory of a block that has ended must not be accessed.
-            cluster_barrier()
+            # Shared memory of a block that has ended must not be accessed. Sums that were loaded
+            # from it have been used: an ordered barrier would wait for the stores of C.
+            cluster_arrive(relaxed=plan.tile.split > 1)
+            cluster_wait()
 
     def _synchronize(self) -> None:
         if self.plan.tile.cluster > 1:
@@ -137,7 +146,7 @@ class _Block:
 
     def _empty(self, slot: ir.Value) -> ir.Value:
         """The barrier that ends a phase when all consumers have read a slot."""
-        return self._address(self.plan.barriers_offset + 8 * self.plan.tile.stages, slot, 8)
+        return self._address(self.plan.barriers_offset + 8 * self.plan.ring_stages, slot, 8)
 
     def _address(self, offset: int, slot: ir.Value, size: int) -> ir.Value:
         return arith.addi(arith.addi(self.base, word(offset)), arith.muli(slot, word(size)))
@@ -145,7 +154,7 @@ class _Block:
     def _next(self, slot: ir.Value, parity: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The next slot of the ring, and its parity."""
         moved = arith.addi(slot, word(1))
-        wraps = arith.cmpi(_EQUAL, moved, word(self.plan.tile.stages))
+        wraps = arith.cmpi(_EQUAL, moved, word(self.plan.ring_stages))
         flipped = arith.xori(parity, word(1))
         return arith.select(wraps, word(0), moved), arith.select(wraps, flipped, parity)
 
@@ -216,7 +225,7 @@ class _Block:
         number = index(divide(self.block, plan.cluster))
         tile = self._position(number, None)
         begun = self._copy_early(tile, rank)
-        wraps = begun == plan.tile.stages
+        wraps = begun == plan.ring_stages
         slot, parity = word(0 if wraps else begun), word(0 if wraps else 1)
         state = tile_copies(tile, slot, parity, begun)
         if plan.tile.split == 1:
@@ -226,7 +235,7 @@ class _Block:
         """Fill the ring: the early operands, and after the wait the others. Returns its stages."""
         plan = self.plan
         least = plan.stages - (plan.tile.split - 1) * plan.part_stages
-        count = min(plan.tile.stages, least)
+        count = min(plan.ring_stages, least)
         first, _ = self._stage_range(rank)
         for sides in (self.early, tuple(not side for side in self.early)):
             for slot in range(count):
@@ -312,12 +321,15 @@ class _Block:
 
     def _consume(self, rank: ir.Value | None, consumer: ConsumerThread) -> None:
         plan = self.plan
-        rows = plan.tile.rows // CONSUMERS
+        rows = plan.tile.rows // plan.tile.consumers
         offset = arith.muli(consumer.group, word(rows * ROW_BYTES))
 
         def tile_sums(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
             sums = ptx.undefined_sums(rows // 64 * plan.tile.columns // 2)
-            store = None if plan.tile.split > 1 else self.epilogue(tile, consumer, len(sums))
+            if rank is not None and plan.tile.split > 1:
+                part = mul(_wide(rank), plan.part_columns)
+                tile = replace(tile, column=add(tile.column, part))
+            store = self.epilogue(tile, consumer, len(sums) // plan.tile.split)
             initial = [slot, parity, word(0), *sums]
             first, end = self._stage_range(rank)
             op = scf.ForOp(first, end, index(1), initial)
@@ -337,9 +349,6 @@ class _Block:
             if plan.tile.split > 1:
                 assert rank is not None
                 sums = reduce_split_sums(plan, self.base, rank, consumer, sums)
-                columns = mul(_wide(rank), plan.part_columns)
-                tile = replace(tile, column=add(tile.column, columns))
-            store = store or self.epilogue(tile, consumer, len(sums))
             store(sums)
             return [next_slot, next_parity]
 
@@ -353,7 +362,7 @@ class _Block:
         rhs_start = arith.addi(start, word(plan.lhs_bytes))
         lhs_start = arith.addi(start, offset)
         # Boxes of 64 rows along k, or of 64 columns: both are 64 rows of 128 bytes.
-        blocks = plan.tile.rows // CONSUMERS // 64
+        blocks = plan.tile.rows // plan.tile.consumers // 64
         lhs = [
             ptx.descriptor(arith.addi(lhs_start, word(i * 64 * ROW_BYTES)), 0, 1024)
             for i in range(blocks)
