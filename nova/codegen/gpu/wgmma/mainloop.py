@@ -19,6 +19,7 @@ fills the ring with it before `griddepcontrol.wait`, while the launch before is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,11 +41,13 @@ from nova.codegen.gpu.wgmma.plan import (
 )
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread, reduce_split_sums
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
 from nova.ir.symbolic.size_table import is_number
 
 _EQUAL = arith.CmpIPredicate.eq
 _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, 232
+_WARPS = 4
+"""Warps of the producer."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,12 @@ class _Block:
         with ir.InsertionPoint(roles.then_block):
             if moves_registers:
                 ptx.set_registers(_PRODUCER_REGISTERS, more=False)
-            with when(arith.cmpi(_EQUAL, number, word(0))):
-                self._produce(rank)
+            if any(self.early) and plan.has_one_wave:
+                with when(arith.cmpi(_EQUAL, arith.andi(number, word(31)), word(0))):
+                    self._produce_tile(rank, arith.shrui(number, word(5)))
+            else:
+                with when(arith.cmpi(_EQUAL, number, word(0))):
+                    self._produce(rank)
             if plan.tile.split > 1:
                 cluster_barrier()  # that of `reduce_split_sums`
             scf.YieldOp([])
@@ -228,11 +235,39 @@ class _Block:
         wraps = begun == plan.ring_stages
         slot, parity = word(0 if wraps else begun), word(0 if wraps else 1)
         state = tile_copies(tile, slot, parity, begun)
-        if plan.tile.split == 1:
-            self._other_tiles(index(add(number, plan.clusters)), rank, state, tile_copies)
+        self._other_tiles(index(add(number, plan.clusters)), rank, state, tile_copies)
 
-    def _copy_early(self, tile: TilePosition, rank: ir.Value | None) -> int:
-        """Fill the ring: the early operands, and after the wait the others. Returns its stages."""
+    def _produce_tile(self, rank: ir.Value | None, warp: ir.Value) -> None:
+        """The copies of the only tile of a block, by a thread of each `warp` of the producer.
+
+        A stage is one copy of each operand, and the copies of a thread are slower than the matmuls
+        of a small tile: about 0.15 us each on an H200. So the warps divide the stages.
+        """
+        plan = self.plan
+        tile = self._position(index(divide(self.block, plan.cluster)), None)
+        begun = self._copy_early(tile, rank, warp)
+        first, end = self._stage_range(rank)
+        # The first stage after those that has the number of this warp.
+        skipped = arith.andi(arith.subi(warp, word(begun)), word(_WARPS - 1))
+        start = add(add(first, begun), _wide(skipped))
+        op = scf.ForOp(index(start), end, index(_WARPS), [])
+        with ir.InsertionPoint(op.body):
+            number = word(index(sub(op.induction_variable, first)))
+            slot = arith.remui(number, word(plan.ring_stages))
+            wraps = arith.andi(arith.divui(number, word(plan.ring_stages)), word(1))
+            ptx.await_phase(self._empty(slot), arith.xori(wraps, word(1)))
+            full = self._full(slot)
+            ptx.expect_bytes(full, plan.stage_bytes)
+            self._copy_stage(tile, op.induction_variable, slot, full, None)
+            scf.YieldOp([])
+
+    def _copy_early(
+        self, tile: TilePosition, rank: ir.Value | None, warp: ir.Value | None = None
+    ) -> int:
+        """Fill the ring: the early operands, and after the wait the others. Returns its stages.
+
+        With a `warp` those whose number is that of the warp.
+        """
         plan = self.plan
         least = plan.stages - (plan.tile.split - 1) * plan.part_stages
         count = min(plan.ring_stages, least)
@@ -240,10 +275,12 @@ class _Block:
         for sides in (self.early, tuple(not side for side in self.early)):
             for slot in range(count):
                 full = self._full(word(slot))
-                if sides == self.early:
-                    ptx.expect_bytes(full, plan.stage_bytes)
                 stage = index(add(first, slot))
-                self._copy_stage(tile, stage, word(slot), full, None, sides)
+                owner = None if warp is None else _is_equal(warp, slot % _WARPS)
+                with nullcontext() if owner is None else when(owner):
+                    if sides == self.early:
+                        ptx.expect_bytes(full, plan.stage_bytes)
+                    self._copy_stage(tile, stage, word(slot), full, None, sides)
             if sides == self.early:
                 wait_for_launches()
         return count
@@ -394,6 +431,10 @@ class _Block:
             return
         with when(is_chosen):
             ptx.arrive(self._empty(slot), consumer.thread)
+
+
+def _is_equal(value: ir.Value, number: int) -> ir.Value:
+    return arith.cmpi(_EQUAL, value, word(number))
 
 
 def _wide(value: ir.Value) -> ir.Value:

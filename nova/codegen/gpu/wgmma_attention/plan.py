@@ -84,7 +84,7 @@ def forward_tiles(
         # Few heads have few tiles, whose time is that of the one with the most keys.
         splits = [Tile(consumers, 128, ordered=False, split=True) for consumers in (2, 3)]
         if 0 < keys <= splits[0].keys:
-            splits = [replace(splits[0], keys=splits[0].keys // 2)]
+            splits.append(replace(splits[0], keys=splits[0].keys // 2))
         return tiles if has_segments or has_mask else (*tiles, *splits)
     if features <= 128:
         return (Tile(2, 176 if long else 128),)
