@@ -31,10 +31,14 @@ def cluster_barrier() -> None:
     cluster_wait()
 
 
-def cluster_arrive() -> None:
-    """The first half of a cluster barrier: does not wait."""
+def cluster_arrive(*, relaxed: bool = False) -> None:
+    """The first half of a cluster barrier: does not wait.
+
+    A `relaxed` one orders no accesses to memory: the others do not see the writes before it.
+    """
     warp_barrier()
-    ir.Operation.create("nvvm.cluster.arrive", attributes={"aligned": ir.UnitAttr.get()})
+    name = "nvvm.cluster.arrive.relaxed" if relaxed else "nvvm.cluster.arrive"
+    ir.Operation.create(name, attributes={"aligned": ir.UnitAttr.get()})
 
 
 def cluster_wait() -> None:

@@ -58,7 +58,7 @@ STRATEGIES: tuple[Strategy[Any, Any], ...] = (
     GENERIC,
 )
 """In order of preference. The last one has a plan for every kernel."""
-EARLY_PLANS = (GemvPlan, DecodePlan, GemmKernelPlan, WgmmaKernelPlan)
+EARLY_PLANS = (GemvPlan, DecodePlan, GemmKernelPlan, WgmmaKernelPlan, WgmmaAttentionKernel)
 """Plans whose code may wait by itself for the launches before it."""
 
 

@@ -37,7 +37,6 @@ from nova.codegen.gpu.wgmma.mainloop import TilePosition, aligned_base, emit_blo
 from nova.codegen.gpu.wgmma.plan import (
     ELEMENTS,
     ROW_BYTES,
-    THREADS,
     TILES,
     WgmmaPlan,
     parse_tiles,
@@ -82,12 +81,15 @@ class WgmmaKernelPlan:
 
     @property
     def threads(self) -> int:
-        return THREADS
+        return self.gemm.threads
 
     @property
     def min_blocks_per_sm(self) -> int:
-        """Launch bounds: `setmaxnreg` needs to know the registers at entry."""
-        return 1
+        """Launch bounds: `setmaxnreg` needs to know the registers at entry.
+
+        One consumer needs few, and leaves room for blocks of the launches before and after.
+        """
+        return 1 if self.gemm.tile.consumers > 1 else 2
 
     @property
     def cluster(self) -> int:

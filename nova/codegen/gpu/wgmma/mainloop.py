@@ -19,16 +19,21 @@ fills the ring with it before `griddepcontrol.wait`, while the launch before is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nova.codegen.gpu.block_ops import barrier, when
-from nova.codegen.gpu.cluster_ops import cluster_barrier, cluster_rank
+from nova.codegen.gpu.cluster_ops import (
+    cluster_arrive,
+    cluster_barrier,
+    cluster_rank,
+    cluster_wait,
+)
 from nova.codegen.gpu.gemm.tile_order import tile_position
 from nova.codegen.gpu.ptx_ops import shared_base, wait_for_launches, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import (
-    CONSUMERS,
     ROW_BYTES,
     STEP_BYTES,
     WgmmaOperand,
@@ -36,11 +41,13 @@ from nova.codegen.gpu.wgmma.plan import (
 )
 from nova.codegen.gpu.wgmma.split_sums import ConsumerThread, reduce_split_sums
 from nova.ir.bindings import arith, ir, scf
-from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul
+from nova.ir.index import Index, add, compare, divide, index, minimum, modulo, mul, sub
 from nova.ir.symbolic.size_table import is_number
 
 _EQUAL = arith.CmpIPredicate.eq
 _PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 40, 232
+_WARPS = 4
+"""Warps of the producer."""
 
 
 @dataclass(frozen=True)
@@ -96,23 +103,30 @@ class _Block:
         group = arith.shrui(self.thread, word(7))
         number = arith.andi(self.thread, word(127))
         with when(arith.cmpi(_EQUAL, self.thread, word(0))):
-            for slot in range(plan.tile.stages):
+            for slot in range(plan.ring_stages):
                 ptx.init_barrier(self._full(word(slot)), 1)
-                ptx.init_barrier(self._empty(word(slot)), CONSUMERS * plan.tile.cluster)
+                ptx.init_barrier(self._empty(word(slot)), plan.tile.consumers * plan.tile.cluster)
             ptx.publish_barriers()
         self._synchronize()
         rank = cluster_rank() if plan.cluster > 1 else None
         is_producer = arith.cmpi(_EQUAL, group, word(0))
+        moves_registers = plan.tile.consumers > 1  # else all threads have enough
         roles = scf.IfOp(is_producer, has_else=True)
         with ir.InsertionPoint(roles.then_block):
-            ptx.set_registers(_PRODUCER_REGISTERS, more=False)
-            with when(arith.cmpi(_EQUAL, number, word(0))):
-                self._produce(rank)
+            if moves_registers:
+                ptx.set_registers(_PRODUCER_REGISTERS, more=False)
+            if any(self.early) and plan.has_one_wave:
+                with when(arith.cmpi(_EQUAL, arith.andi(number, word(31)), word(0))):
+                    self._produce_tile(rank, arith.shrui(number, word(5)))
+            else:
+                with when(arith.cmpi(_EQUAL, number, word(0))):
+                    self._produce(rank)
             if plan.tile.split > 1:
                 cluster_barrier()  # that of `reduce_split_sums`
             scf.YieldOp([])
         with ir.InsertionPoint(roles.else_block):
-            ptx.set_registers(_CONSUMER_REGISTERS, more=True)
+            if moves_registers:
+                ptx.set_registers(_CONSUMER_REGISTERS, more=True)
             if any(self.early):
                 wait_for_launches()
             consumer = ConsumerThread(arith.subi(group, word(1)), number)
@@ -120,8 +134,10 @@ class _Block:
             self.finish(consumer)
             scf.YieldOp([])
         if plan.cluster > 1:
-            # Shared memory of a block that has ended must not be accessed.
-            cluster_barrier()
+            # Shared memory of a block that has ended must not be accessed. Sums that were loaded
+            # from it have been used: an ordered barrier would wait for the stores of C.
+            cluster_arrive(relaxed=plan.tile.split > 1)
+            cluster_wait()
 
     def _synchronize(self) -> None:
         if self.plan.tile.cluster > 1:
@@ -137,7 +153,7 @@ class _Block:
 
     def _empty(self, slot: ir.Value) -> ir.Value:
         """The barrier that ends a phase when all consumers have read a slot."""
-        return self._address(self.plan.barriers_offset + 8 * self.plan.tile.stages, slot, 8)
+        return self._address(self.plan.barriers_offset + 8 * self.plan.ring_stages, slot, 8)
 
     def _address(self, offset: int, slot: ir.Value, size: int) -> ir.Value:
         return arith.addi(arith.addi(self.base, word(offset)), arith.muli(slot, word(size)))
@@ -145,7 +161,7 @@ class _Block:
     def _next(self, slot: ir.Value, parity: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The next slot of the ring, and its parity."""
         moved = arith.addi(slot, word(1))
-        wraps = arith.cmpi(_EQUAL, moved, word(self.plan.tile.stages))
+        wraps = arith.cmpi(_EQUAL, moved, word(self.plan.ring_stages))
         flipped = arith.xori(parity, word(1))
         return arith.select(wraps, word(0), moved), arith.select(wraps, flipped, parity)
 
@@ -216,25 +232,55 @@ class _Block:
         number = index(divide(self.block, plan.cluster))
         tile = self._position(number, None)
         begun = self._copy_early(tile, rank)
-        wraps = begun == plan.tile.stages
+        wraps = begun == plan.ring_stages
         slot, parity = word(0 if wraps else begun), word(0 if wraps else 1)
         state = tile_copies(tile, slot, parity, begun)
-        if plan.tile.split == 1:
-            self._other_tiles(index(add(number, plan.clusters)), rank, state, tile_copies)
+        self._other_tiles(index(add(number, plan.clusters)), rank, state, tile_copies)
 
-    def _copy_early(self, tile: TilePosition, rank: ir.Value | None) -> int:
-        """Fill the ring: the early operands, and after the wait the others. Returns its stages."""
+    def _produce_tile(self, rank: ir.Value | None, warp: ir.Value) -> None:
+        """The copies of the only tile of a block, by a thread of each `warp` of the producer.
+
+        A stage is one copy of each operand, and the copies of a thread are slower than the matmuls
+        of a small tile: about 0.15 us each on an H200. So the warps divide the stages.
+        """
+        plan = self.plan
+        tile = self._position(index(divide(self.block, plan.cluster)), None)
+        begun = self._copy_early(tile, rank, warp)
+        first, end = self._stage_range(rank)
+        # The first stage after those that has the number of this warp.
+        skipped = arith.andi(arith.subi(warp, word(begun)), word(_WARPS - 1))
+        start = add(add(first, begun), _wide(skipped))
+        op = scf.ForOp(index(start), end, index(_WARPS), [])
+        with ir.InsertionPoint(op.body):
+            number = word(index(sub(op.induction_variable, first)))
+            slot = arith.remui(number, word(plan.ring_stages))
+            wraps = arith.andi(arith.divui(number, word(plan.ring_stages)), word(1))
+            ptx.await_phase(self._empty(slot), arith.xori(wraps, word(1)))
+            full = self._full(slot)
+            ptx.expect_bytes(full, plan.stage_bytes)
+            self._copy_stage(tile, op.induction_variable, slot, full, None)
+            scf.YieldOp([])
+
+    def _copy_early(
+        self, tile: TilePosition, rank: ir.Value | None, warp: ir.Value | None = None
+    ) -> int:
+        """Fill the ring: the early operands, and after the wait the others. Returns its stages.
+
+        With a `warp` those whose number is that of the warp.
+        """
         plan = self.plan
         least = plan.stages - (plan.tile.split - 1) * plan.part_stages
-        count = min(plan.tile.stages, least)
+        count = min(plan.ring_stages, least)
         first, _ = self._stage_range(rank)
         for sides in (self.early, tuple(not side for side in self.early)):
             for slot in range(count):
                 full = self._full(word(slot))
-                if sides == self.early:
-                    ptx.expect_bytes(full, plan.stage_bytes)
                 stage = index(add(first, slot))
-                self._copy_stage(tile, stage, word(slot), full, None, sides)
+                owner = None if warp is None else _is_equal(warp, slot % _WARPS)
+                with nullcontext() if owner is None else when(owner):
+                    if sides == self.early:
+                        ptx.expect_bytes(full, plan.stage_bytes)
+                    self._copy_stage(tile, stage, word(slot), full, None, sides)
             if sides == self.early:
                 wait_for_launches()
         return count
@@ -312,12 +358,15 @@ class _Block:
 
     def _consume(self, rank: ir.Value | None, consumer: ConsumerThread) -> None:
         plan = self.plan
-        rows = plan.tile.rows // CONSUMERS
+        rows = plan.tile.rows // plan.tile.consumers
         offset = arith.muli(consumer.group, word(rows * ROW_BYTES))
 
         def tile_sums(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
             sums = ptx.undefined_sums(rows // 64 * plan.tile.columns // 2)
-            store = None if plan.tile.split > 1 else self.epilogue(tile, consumer, len(sums))
+            if rank is not None and plan.tile.split > 1:
+                part = mul(_wide(rank), plan.part_columns)
+                tile = replace(tile, column=add(tile.column, part))
+            store = self.epilogue(tile, consumer, len(sums) // plan.tile.split)
             initial = [slot, parity, word(0), *sums]
             first, end = self._stage_range(rank)
             op = scf.ForOp(first, end, index(1), initial)
@@ -337,9 +386,6 @@ class _Block:
             if plan.tile.split > 1:
                 assert rank is not None
                 sums = reduce_split_sums(plan, self.base, rank, consumer, sums)
-                columns = mul(_wide(rank), plan.part_columns)
-                tile = replace(tile, column=add(tile.column, columns))
-            store = store or self.epilogue(tile, consumer, len(sums))
             store(sums)
             return [next_slot, next_parity]
 
@@ -353,7 +399,7 @@ class _Block:
         rhs_start = arith.addi(start, word(plan.lhs_bytes))
         lhs_start = arith.addi(start, offset)
         # Boxes of 64 rows along k, or of 64 columns: both are 64 rows of 128 bytes.
-        blocks = plan.tile.rows // CONSUMERS // 64
+        blocks = plan.tile.rows // plan.tile.consumers // 64
         lhs = [
             ptx.descriptor(arith.addi(lhs_start, word(i * 64 * ROW_BYTES)), 0, 1024)
             for i in range(blocks)
@@ -385,6 +431,10 @@ class _Block:
             return
         with when(is_chosen):
             ptx.arrive(self._empty(slot), consumer.thread)
+
+
+def _is_equal(value: ir.Value, number: int) -> ir.Value:
+    return arith.cmpi(_EQUAL, value, word(number))
 
 
 def _wide(value: ir.Value) -> ir.Value:

@@ -5,7 +5,7 @@ copy engine cannot read an operand. `kernel.py` emits the code of a block from t
 
 C is cut into tiles; one block per multiprocessor computes tile after tile (a persistent kernel, as
 in CUTLASS). A producer warp copies boxes of both operands into a ring of stages; two consumer
-warpgroups multiply them, each half of the rows of the tile.
+warpgroups multiply them, each half of the rows of the tile. The smallest tiles have one consumer.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ ELEMENTS_16 = ("bf16", "f16")
 ELEMENTS_8 = tuple(FORMATS)
 """8-bit floats: both operands run along k, and may have different types."""
 ELEMENTS = (*ELEMENTS_16, *ELEMENTS_8)
-CONSUMERS = 2
-"""Warpgroups that multiply."""
-THREADS = 128 * (1 + CONSUMERS)
+MOST_CONSUMERS = 2
+"""Warpgroups that multiply: each has 64 rows of a tile, or 128."""
 ROW_BYTES = 128
 """Bytes of a row of a box: the swizzle permutes chunks within them."""
 STEP_BYTES = 32
@@ -66,8 +65,15 @@ class Tile:
     cluster: int = 1
     split: int = 1
 
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return min(MOST_CONSUMERS, self.rows // 64)
 
-# Many widths, so that the tiles of a GEMM with few of them fill the multiprocessors.
+
+# Many widths, so that the tiles of a GEMM with few of them fill the multiprocessors. The smallest
+# ones are for GEMMs of one wave: two of their blocks fit on a multiprocessor, so that those of the
+# next launch copy their weights before this one ends.
 TILES: tuple[Tile, ...] = (
     Tile(128, 256, 4, cluster=2),
     Tile(128, 256, 4),
@@ -86,15 +92,20 @@ TILES: tuple[Tile, ...] = (
     Tile(128, 128, 6, split=4),
     Tile(128, 64, 8, split=2),
     Tile(128, 64, 8, split=4),
+    Tile(64, 64, 5),
+    Tile(64, 64, 5, split=2),
+    Tile(64, 64, 5, split=4),
 )
 
 _CLUSTERS = {1: 132, 2: 66, 4: 28}
 """Blocks of a cluster -> clusters that run concurrently on 132 multiprocessors."""
 
 # Rates in units of the cost model of `mma.sync`, measured on an H200 (benchmarks/gpu/wgmma.py time
-# --tiles): multiply-adds per cycle of large tiles, and of smaller ones, which read shared memory
-# more often; and bytes per cycle of the L2 cache, 11 TB/s.
+# --tiles): multiply-adds per cycle of large tiles, of smaller ones, which read shared memory more
+# often, and of those with one consumer, whose matmuls wait for each other; and bytes per cycle of
+# the L2 cache, 11 TB/s.
 _MULTIPLY_ADDS, _LARGE = {True: 2850, False: 2700}, 128 * 192
+_ONE_CONSUMER = 1830
 _CACHE_BYTES = 12_300
 _LAUNCH, _EXCHANGE = 1800, 1000
 
@@ -168,8 +179,19 @@ class WgmmaPlan:
         return size_min(self.work_items, self.concurrent)
 
     @property
+    def has_one_wave(self) -> bool:
+        """Whether every block has one tile, or a part of one."""
+        items = self.work_items
+        return isinstance(items, int) and items <= self.concurrent
+
+    @property
     def blocks(self) -> Extent:
         return self.clusters * self.cluster
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: those of the producer, too."""
+        return 128 * (1 + self.tile.consumers)
 
     @property
     def stages_of_k(self) -> int:
@@ -195,12 +217,22 @@ class WgmmaPlan:
         return self.lhs_bytes + self.rhs.outer * self.tile.cluster * ROW_BYTES
 
     @property
+    def ring_stages(self) -> int:
+        """Stages of the ring: no more than a block needs for its only tile."""
+        if not self.has_one_wave:
+            return self.tile.stages
+        # The sums that the blocks of a cluster exchange take the place of the stages.
+        sums = 4 * self.tile.rows * self.tile.columns if self.tile.split > 1 else 0
+        needed = max(self.part_stages, -(-sums // self.stage_bytes))
+        return min(self.tile.stages, needed)
+
+    @property
     def pieces_offset(self) -> int:
-        return self.tile.stages * self.stage_bytes
+        return self.ring_stages * self.stage_bytes
 
     @property
     def barriers_offset(self) -> int:
-        return self.pieces_offset + CONSUMERS * PIECES * PIECE_BYTES
+        return self.pieces_offset + self.tile.consumers * PIECES * PIECE_BYTES
 
     @property
     def shared_bytes(self) -> int:
@@ -217,7 +249,8 @@ class WgmmaPlan:
         tile = self.tile
         area = tile.rows * tile.columns
         copied = self.lhs_bytes + self.rhs.outer * ROW_BYTES
-        rate = _MULTIPLY_ADDS[area >= _LARGE] * 16 // BITS[self.elements[0]]
+        rate = _MULTIPLY_ADDS[area >= _LARGE] if tile.consumers > 1 else _ONE_CONSUMER
+        rate = rate * 16 // BITS[self.elements[0]]
         blocks, items = typical(self.blocks), typical(self.work_items)
         stage = max(area * self.depth / rate, copied * blocks / _CACHE_BYTES)
         waves = -(-items // typical(self.clusters))
@@ -273,8 +306,8 @@ def why_not_wgmma(
             f"{along}, or rows overlap"
         )
     return (
-        "the tile does not fit: its cluster does not divide the rows, k is too short to split, or "
-        "its columns end inside a box of a window"
+        "the tile does not fit: its cluster does not divide the rows, k is too short to split, "
+        "its columns end inside a box of a window, or it is too small for so many rows or columns"
     )
 
 
@@ -340,6 +373,8 @@ def _make_boxed_plan(
     spec = gemm.contraction
     if not _has_instruction(spec) or spec.a_type not in ELEMENTS_16 or tile.cluster > 1:
         return None
+    if tile.consumers == 1:
+        return None  # boxes of several loops have the rows of two consumers
     if not is_static_shape((spec.m, spec.n, spec.k, gemm.batch, gemm.outer_steps)):
         return None
     along_k = is_number(spec.a_strides[1], 1), is_number(spec.b_strides[0], 1)
@@ -413,8 +448,10 @@ def _fitting_plan(
     if tile.split > 1:
         # The sums of a block take the place of its stages, so it has one tile, and some of k.
         some_of_k = plan.part_stages * (tile.split - 1) < plan.stages
-        if not some_of_k or plan.work_items > plan.concurrent:
+        if not some_of_k or not plan.has_one_wave:
             return None
+    if tile.consumers == 1 and (typical(spec.m) < tile.rows or not plan.has_one_wave):
+        return None  # smaller tiles of `mma.sync`, or larger ones, are faster
     return plan if plan.shared_bytes <= _MOST_SHARED else None
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from nova.codegen.gpu.cluster_ops import cluster_barrier, load_remote_floats, map_shared
 from nova.codegen.gpu.ptx_ops import SHARED, store, word
 from nova.codegen.gpu.wgmma import instructions as ptx
-from nova.codegen.gpu.wgmma.plan import CONSUMERS, WgmmaPlan
+from nova.codegen.gpu.wgmma.plan import MOST_CONSUMERS, WgmmaPlan
 from nova.ir.bindings import arith, ir, vector
 
-_CONSUMER_BARRIER = CONSUMERS + 1
+_CONSUMER_BARRIER = MOST_CONSUMERS + 1
 """The named barrier of all consumers; each warpgroup has one of its own before it."""
 
 
@@ -46,7 +46,7 @@ def reduce_split_sums(
     cluster call this, and all their threads, those of the producer too, arrive at the cluster
     barrier.
     """
-    threads = CONSUMERS * 128
+    threads = plan.tile.consumers * 128
     vector_bytes = 4 * _WIDTH
     first = arith.addi(arith.muli(consumer.group, word(128)), consumer.thread)
     thread_base = arith.addi(base, arith.muli(first, word(vector_bytes)))

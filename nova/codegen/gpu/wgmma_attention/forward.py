@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova.codegen.gpu.block_ops import barrier, warp_uniform, when
-from nova.codegen.gpu.ptx_ops import word
+from nova.codegen.gpu.ptx_ops import wait_for_launches, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma_attention.consumer import Consumer
 from nova.codegen.gpu.wgmma_attention.forward_context import ForwardContext
@@ -61,6 +61,7 @@ class ForwardBlock(ForwardContext):
         roles = scf.IfOp(arith.cmpi(_EQUAL, group, word(0)), has_else=True)
         with ir.InsertionPoint(roles.then_block):
             ptx.set_registers(few, more=False)
+            wait_for_launches()
             with when(arith.cmpi(_EQUAL, number, word(0))):
                 self._produce()
             if plan.cleans_values:
@@ -69,6 +70,7 @@ class ForwardBlock(ForwardContext):
             scf.YieldOp([])
         with ir.InsertionPoint(roles.else_block):
             ptx.set_registers(many, more=True)
+            wait_for_launches()
             consumer = SplitConsumer if plan.tile.split else Consumer
             consumer(self, arith.subi(group, word(1)), number).emit()
             scf.YieldOp([])

@@ -56,6 +56,11 @@ class WgmmaAttentionKernel:
     plan: ForwardPlan | GradientPlan
 
     @property
+    def is_early(self) -> bool:
+        """Whether the code waits by itself for the launches before it."""
+        return isinstance(self.plan, ForwardPlan)
+
+    @property
     def blocks(self) -> int:
         return self.plan.blocks
 
@@ -133,6 +138,7 @@ def _plan(
     long = not hides and not spec.has_dropout and sizes.j >= _LONG
     tiles = forward_tiles(
         max(sizes.e, sizes.f),
+        keys=sizes.j,
         long=long,
         has_segments=spec.has_segments,
         has_mask=spec.masked,

@@ -9,7 +9,7 @@ warpgroups have 64 rows of q each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -65,18 +65,26 @@ class Tile:
 
 
 def forward_tiles(
-    features: int, *, long: bool = False, has_segments: bool = False, has_mask: bool = False
+    features: int,
+    *,
+    keys: int = 0,
+    long: bool = False,
+    has_segments: bool = False,
+    has_mask: bool = False,
 ) -> tuple[Tile, ...]:
     """The tiles for heads of so many features, those of the largest throughput first.
 
     A consumer has 64 x keys scores, the same weights in 16 bits, and 64 x features sums in its
-    registers. With `long` rows of scores, and none hidden, more keys are faster. The ranges and ids
-    of segments take registers, too.
+    registers. With `long` rows of scores, and none hidden, more keys are faster. So few `keys` that
+    they are one block of a tile are two of a tile of 64 rows. The ranges and ids of segments take
+    registers, too.
     """
     if features <= 64:
         tiles = (Tile(3, 128), Tile(2, 128))
         # Few heads have few tiles, whose time is that of the one with the most keys.
-        splits = (Tile(consumers, 128, ordered=False, split=True) for consumers in (2, 3))
+        splits = [Tile(consumers, 128, ordered=False, split=True) for consumers in (2, 3)]
+        if 0 < keys <= splits[0].keys:
+            splits.append(replace(splits[0], keys=splits[0].keys // 2))
         return tiles if has_segments or has_mask else (*tiles, *splits)
     if features <= 128:
         return (Tile(2, 176 if long else 128),)

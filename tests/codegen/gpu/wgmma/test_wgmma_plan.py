@@ -31,7 +31,7 @@ def gemm(m: int, n: int, k: int, layout: str = "nn") -> GpuGemm:
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_a_plan_fits_and_covers_c(tile: Tile, layout: str) -> None:
-    m, n = (1024, 768) if tile.split == 1 else (256, 320)
+    m, n = (256, 320) if tile.split > 1 or tile.consumers == 1 else (1024, 768)
     plan = make_wgmma_plan(gemm(m, n, 512, layout), (0, 1), tile, False, 132)
     assert plan is not None
     assert plan.shared_bytes <= 227 << 10
@@ -116,6 +116,26 @@ def test_more_tiles_than_clusters_are_not_divided() -> None:
     assert make_wgmma_plan(gemm(4096, 4096, 4096), (0, 1), tile, False, 132) is None
 
 
+def test_small_tiles_are_for_one_wave_of_whole_tiles() -> None:
+    tile = Tile(64, 64, 5)
+    for m, n in ((1024, 768), (32, 768)):
+        assert make_wgmma_plan(gemm(m, n, 768), (0, 1), tile, False, 132) is None
+    plan = make_wgmma_plan(gemm(128, 768, 768), (0, 1), tile, False, 132)
+    assert plan is not None and plan.threads == 256
+    assert 2 * (plan.shared_bytes + 1024) <= 228 << 10  # two blocks on a multiprocessor
+
+
+def test_the_ring_has_no_more_stages_than_a_block_needs() -> None:
+    short = make_wgmma_plan(gemm(256, 256, 128), (0, 1), Tile(128, 64, 8), False, 132)
+    assert short is not None and short.ring_stages == 2
+    many = make_wgmma_plan(gemm(4096, 4096, 128), (0, 1), Tile(128, 64, 8), False, 132)
+    assert many is not None and many.ring_stages == 8  # the copies of the next tile
+    # The sums that blocks exchange need more memory than their stages.
+    split = make_wgmma_plan(gemm(256, 256, 256), (0, 1), Tile(128, 256, 4, split=4), False, 132)
+    assert split is not None and split.part_stages == 1
+    assert split.tile.rows * split.tile.columns * 4 <= split.pieces_offset
+
+
 def test_transposed_results_are_swapped() -> None:
     plan = plan_wgmma(GpuGemm(replace(SQUARE, n=1024, c_strides=(1, 4096))), (0, 1), 132)
     assert plan is not None and plan.swapped
@@ -145,6 +165,10 @@ def test_choices_that_were_measured() -> None:
         (1024, 768, 3072, "nn"): (128, 64, 1),
         (1024, 1024, 1024, "nn"): (128, 64, 1),
         (4096, 4096, 4096, "nn"): (128, 256, 1),
+        (128, 2304, 768, "nn"): (64, 64, 1),
+        (128, 768, 768, "nn"): (64, 64, 4),
+        (128, 3072, 768, "nn"): (64, 64, 1),
+        (128, 768, 3072, "nn"): (64, 64, 4),
     }
     for (m, n, k, layout), expected in measured.items():
         plan = plan_wgmma(gemm(m, n, k, layout), (0, 1), 132)

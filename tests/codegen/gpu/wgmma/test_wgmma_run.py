@@ -62,6 +62,9 @@ def test_layouts(on_hopper: Where, layout: str) -> None:
         ("wgmma-128x144", 128, 288, 64),
         ("wgmma-128x128x1x2", 128, 128, 320),
         ("wgmma-128x64x1x4", 128, 64, 640),
+        ("wgmma-64x64x1x1", 136, 200, 648),
+        ("wgmma-64x64x1x2", 72, 136, 1032),
+        ("wgmma-64x64x1x4", 128, 128, 3 * 512),
     ],
 )
 def test_tiles(on_hopper: Where, choice: str, m: int, n: int, k: int) -> None:
@@ -101,6 +104,29 @@ def test_batches_and_f16(on_hopper: Where) -> None:
     _close(
         _run(on_hopper, lambda x, y: x @ y, [a, b], "wgmma-128x64x1x1"), _wide(a) @ _wide(b), 2e-3
     )
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize(("m", "n"), [(128, 128), (72, 90)])
+def test_blocks_that_divide_k_add_a_bias_and_a_residual(
+    on_hopper: Where, m: int, n: int, dtype: str
+) -> None:
+    """Each stores 16 columns, as pairs of elements; also where C ends inside a tile."""
+    a, b, bias, residual = _draw(m, 648), _draw(n, 648), _draw(n), _draw(m, n)
+
+    def function(x: Any, y: Any, c: Any, r: Any) -> Any:
+        return ((x @ y.T).astype("f32") + c + r).astype(dtype)
+
+    expected = _wide(a) @ _wide(b).T + _wide(bias) + _wide(residual)
+    _close(_run(on_hopper, function, [a, b, bias, residual], "wgmma-64x64x1x4"), expected, 1e-2)
+
+
+def test_weights_of_small_tiles_are_copied_before_the_wait(on_hopper: Where) -> None:
+    """Two launches: the second one's weights are early, with more stages than its ring has."""
+    arrays = [_draw(128, 64), _draw(64, 768), _draw(768, 128)]
+    arrays[1:] = [(array * 0.1).astype(array.dtype) for array in arrays[1:]]
+    result = _run(on_hopper, lambda x, y, z: (x @ y) @ z, arrays, "wgmma-64x64x1x1")
+    _close(result, _wide(arrays[0]) @ _wide(arrays[1]) @ _wide(arrays[2]), 2e-2)
 
 
 def test_results_do_not_depend_on_the_run(

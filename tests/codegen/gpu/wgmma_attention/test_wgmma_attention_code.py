@@ -104,6 +104,11 @@ def test_few_heads_divide_keys() -> None:
         assert f"nova.launch = array<i64: {blocks}, 384," in text
 
 
+def test_few_keys_of_few_heads_are_two_blocks() -> None:
+    text = _stages((12, 128, 64), causal=True)["outlined"]
+    assert "nova.launch = array<i64: 24, 384," in text
+
+
 def test_items_of_an_incomplete_round_go_to_the_blocks_with_the_least_work() -> None:
     work = balanced_work(1, [1.0, 2.0, 3.0, 4.0, 5.0], 4, last_first=True)
     assert work.makespan == 5.0
