@@ -33,10 +33,12 @@ def transform_array(flat: np.ndarray, plan: WinogradPlan) -> np.ndarray:
     blocks = plan.outputs // plan.block_outputs, plan.block_outputs // plan.mr, plan.mr
     taps = flat.reshape(*blocks, plan.channels // plan.depth, plan.depth, TAPS**2)
     # The taps first: the rest of the elements have the order of a matrix of the result.
-    columns = taps.transpose(0, 5, 3, 1, 4, 2).reshape(blocks[0], TAPS**2, -1).astype(np.float64)
+    columns = taps.transpose(0, 5, 3, 1, 4, 2).reshape(blocks[0], TAPS**2, -1)
     factors = np.array(matrices(plan.size).weights, dtype=np.float64)
     padded = np.zeros((blocks[0], plan.matrices, plan.weight_stride), flat.dtype)
-    padded[:, :, : columns.shape[-1]] = np.kron(factors, factors) @ columns
+    # Block after block: numbers in f64 stay in a cache.
+    for block, into in zip(columns, padded, strict=True):
+        into[:, : block.shape[-1]] = np.kron(factors, factors) @ block
     return padded.reshape(-1)
 
 
