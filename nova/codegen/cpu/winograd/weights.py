@@ -30,14 +30,15 @@ _TYPE = "f32"
 
 def transform_array(flat: np.ndarray, plan: WinogradPlan) -> np.ndarray:
     """The transformed weights of a constant, whose elements are (output, input, y, x)."""
-    taps = flat.astype(np.float64).reshape(plan.outputs, plan.channels, TAPS, TAPS)
-    factors = np.array(matrices(plan.size).weights, dtype=np.float64)
-    transformed = np.einsum("pi,ocij,qj->pqoc", factors, taps, factors, optimize=True)
     blocks = plan.outputs // plan.block_outputs, plan.block_outputs // plan.mr, plan.mr
-    parts = plan.channels // plan.depth, plan.depth
-    panels = transformed.reshape(plan.matrices, *blocks, *parts).transpose(1, 0, 4, 2, 5, 3)
+    taps = flat.reshape(*blocks, plan.channels // plan.depth, plan.depth, TAPS**2)
+    # The taps first: the rest of the elements have the order of a matrix of the result.
+    columns = taps.transpose(0, 5, 3, 1, 4, 2).reshape(blocks[0], TAPS**2, -1)
+    factors = np.array(matrices(plan.size).weights, dtype=np.float64)
     padded = np.zeros((blocks[0], plan.matrices, plan.weight_stride), flat.dtype)
-    padded[:, :, : plan.block_outputs * plan.channels] = panels.reshape(*padded.shape[:2], -1)
+    # Block after block: numbers in f64 stay in a cache.
+    for block, into in zip(columns, padded, strict=True):
+        into[:, : block.shape[-1]] = np.kron(factors, factors) @ block
     return padded.reshape(-1)
 
 
