@@ -10,7 +10,7 @@ for their gradients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -326,9 +326,9 @@ class _Loads:
             return self.numbers[source], _flat([int(i or 0) for i in where], source.type.shape)
         if op.name == "arith.constant":
             return values.get(op.results[0])
-        operands = [values.get(v) for v in op.operands]
-        if None in operands:
+        if any(v not in values for v in op.operands):
             return None
+        operands = [values[v] for v in op.operands]
         if op.name in ("arith.extf", "arith.truncf", "arith.index_cast"):
             # A value of the result's type is the same after it was widened.
             return operands[0]
@@ -341,7 +341,7 @@ class _Loads:
         return _INTEGERS[op.name](*operands) if op.name in _INTEGERS else None
 
 
-_COMPARES = {
+_COMPARES: dict[int, Callable[[int, int], int]] = {
     0: lambda a, b: int(a == b),
     1: lambda a, b: int(a != b),
     2: lambda a, b: int(a < b),
@@ -349,7 +349,7 @@ _COMPARES = {
     4: lambda a, b: int(a > b),
     5: lambda a, b: int(a >= b),
 }
-_INTEGERS = {
+_INTEGERS: dict[str, Callable[[int, int], int]] = {
     "arith.addi": lambda a, b: a + b,
     "arith.subi": lambda a, b: a - b,
     "arith.maxsi": max,

@@ -18,7 +18,9 @@ from nova.core.targets import parse_target
 from nova.ir.bindings import ir
 from nova.ir.walk import kernels
 
-_TARGETS = dict.fromkeys(("wgmma_gemm", "wgmma_attention", "cluster_argreduce"), "cuda:sm_90a")
+_TARGETS = dict.fromkeys(
+    ("wgmma_gemm", "wgmma_attention", "cluster_argreduce", "shared_rows"), "cuda:sm_90a"
+)
 """Targets of strategies that not all GPUs have."""
 
 
@@ -59,6 +61,7 @@ PROGRAMS: dict[str, Program] = {
     "cluster_argreduce": (lambda x: nova.argmax(x), [_array(20_000)]),
     "column_reduce": (lambda x: nova.sum(x, axis=0), [_array(64, 8192)]),
     "row_reduce": (lambda x: nova.logsumexp(x, axis=1), [_array(264, 33_000)]),
+    "shared_rows": (nova.softmax, [np.broadcast_to(np.float32(0), (133, 33_001))]),
     "rowwise": (nova.softmax, [_array(300, 1000)]),
     "elementwise": (nova.exp, [_array(64, 300)]),
     "generic": (lambda x: nova.argmax(x, axis=1), [_array(64, 2000)]),

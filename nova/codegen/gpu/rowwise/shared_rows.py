@@ -191,14 +191,14 @@ RowValues = Callable[[int], list[Any]]
 class LazyValues(Sequence[Any]):
     """Values whose code is emitted at each access."""
 
-    def __init__(self, count: int, make: Callable[[int], Any]):
-        self.count, self.make = count, make
+    def __init__(self, size: int, make: Callable[[int], Any]):
+        self.size, self.make = size, make
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
     def __getitem__(self, number: Any) -> Any:
-        if number >= self.count:
+        if number >= self.size:
             raise IndexError(number)
         return self.make(number)
 
