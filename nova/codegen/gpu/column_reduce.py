@@ -504,7 +504,8 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
         code.emit(nest, buffers, counters, mapping)
 
     last = kernel.ops.index(list(kernel.nests)[plan.shared_ops - 1])
-    _load_early(kernel, code, flat, counters, last)
+    if plan.parts < _MAX_PARTS:  # 1024 threads have no registers for it
+        _load_early(kernel, code, flat, counters, last)
     for op in kernel.ops[: last + 1]:
         kernel.emit_op(op, flat, mapping, emit_nest)
     code.leave_cluster()
