@@ -36,8 +36,9 @@ from nova.codegen.gpu.block_ops import (
     when,
 )
 from nova.codegen.gpu.cluster_ops import can_exchange, cluster_barrier, load_over_cluster
-from nova.codegen.gpu.device_kernel import DeviceKernel
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_updated
 from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode, ThreadVector, grouped
+from nova.codegen.gpu.ptx_ops import issue_loads
 from nova.codegen.gpu.rowwise.plan import (
     BUSY,
     SHORT,
@@ -503,12 +504,43 @@ def emit_columns(kernel: DeviceKernel, plan: ColumnReducePlan, position: ThreadP
         code.emit(nest, buffers, counters, mapping)
 
     last = kernel.ops.index(list(kernel.nests)[plan.shared_ops - 1])
+    if plan.parts < _MAX_PARTS:  # 1024 threads have no registers for it
+        _load_early(kernel, code, flat, counters, last)
     for op in kernel.ops[: last + 1]:
         kernel.emit_op(op, flat, mapping, emit_nest)
     code.leave_cluster()
     with code.emit_in_owners():
         for op in kernel.ops[last + 1 :]:
             kernel.emit_op(op, flat, mapping, emit_nest)
+
+
+def _load_early(
+    kernel: DeviceKernel,
+    code: ColumnReduceCode,
+    flat: Callable[[Any], Any],
+    counters: Sequence[Any],
+    last: int,
+) -> None:
+    """Load the operands of the ops after op `last`, the last reduction, before the reductions.
+
+    Such as the moments of an optimizer: later, their loads would wait for memory one by one.
+    """
+    written = {
+        flat(value)
+        for nest in kernel.nests.values()
+        for value in list(nest.generic.op.operands)[nest.generic.num_inputs :]
+    }
+    for op in kernel.ops[last + 1 :]:
+        if op in kernel.nests:
+            own = {
+                flat(op.operands[i])
+                for i in range(kernel.nests[op].generic.num_inputs)
+                if isinstance(op.operands[i].type, ir.MemRefType) and is_updated(kernel, op, i)
+            }
+            buffers = [flat(v) if isinstance(v.type, ir.MemRefType) else v for v in op.operands]
+            with op.location:
+                code.preload(kernel.nests[op], buffers, counters, written - own)
+    issue_loads()
 
 
 def _tiles(kernel: DeviceKernel, plan: ColumnReducePlan) -> list[BlockDim] | None:

@@ -216,6 +216,25 @@ def is_tile_local(value: Any) -> bool:
     return isinstance(value, ir.OpResult) and is_tile_local_alloca(value.owner.operation)
 
 
+def is_updated(kernel: DeviceKernel, op: Any, number: int) -> bool:
+    """Whether an op alone writes an input, at the positions at which it reads it.
+
+    No other tile has these elements, and those of a thread are read before they are written.
+    """
+    nest, root = kernel.nests[op], buffer_root(kernel.nests[op].generic.inputs[number])
+    writers = [
+        (writer, operand)
+        for writer, written_nest in kernel.nests.items()
+        for operand, value in enumerate(written_nest.generic.outputs)
+        if buffer_root(value) == root
+    ]
+    if len(writers) != 1 or writers[0][0] != op:
+        return False
+    written = nest.generic.num_inputs + writers[0][1]
+    accesses = (nest.offsets, *(loop.strides for loop in nest.loops))
+    return all(numbers[number] == numbers[written] for numbers in accesses)
+
+
 def computes_scalars(op: Any) -> bool:
     """Whether an op only computes scalars, from other scalars or from memory."""
     return bool(len(op.results)) and not any(

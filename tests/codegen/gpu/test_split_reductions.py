@@ -31,3 +31,21 @@ def test_parts_first(function, shape, launches):
         assert program.kernels[0].device.grid[0] >= 24
     again, second = program.run([x]), program.run([x])
     assert all(a.tobytes() == b.tobytes() for a, b in zip(again, second, strict=True))
+
+
+def test_operands_after_a_sum_of_columns_are_loaded_before_it() -> None:
+    """Such as the moments of an optimizer: after the exchange, nothing waits for memory."""
+    x, moment = nova.input((512, 256)), nova.input((256,))
+    program = nova.compile(
+        moment * 0.9 + nova.tanh(x).sum(0) * moment,
+        inputs=[x, moment],
+        target="cuda:sm_90a",
+        run_mode="sim",
+    )
+    text = program.stages["ptx"]
+    last = max(text.rfind("bar.sync"), text.rfind("barrier.cluster"))
+    assert last > 0 and "st.global" in text[last:] and "ld.global" not in text[last:]
+    a = np.random.default_rng(0).standard_normal((512, 256), np.float32)
+    b = np.random.default_rng(1).standard_normal(256, np.float32)
+    want = b * 0.9 + np.tanh(a.astype(np.float64)).sum(0) * b
+    np.testing.assert_allclose(np.asarray(program(a, b)), want, rtol=0, atol=2e-4)

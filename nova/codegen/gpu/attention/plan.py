@@ -24,6 +24,8 @@ _TENSOR_TYPES = ("bf16", "f16")
 _MAX_SUMS, _MAX_SUMS_64 = 144, 96
 """Registers of a thread for accumulators; with f64, all other values take two each, too."""
 
+_FILLED = 7 / 8
+"""Of the multiprocessors: so many blocks of FMA are better than more blocks with smaller tiles."""
 _CACHE = 16 << 20
 """Bytes of the L2 cache that concurrent blocks should use."""
 
@@ -177,7 +179,8 @@ def plan_attention(
                 break
     most = _MAX_SUMS_64 if element == "f64" else _MAX_SUMS
     light = [plan for plan in fitting if plan.sums <= most] or fitting[-1:]
-    full = [plan for plan in light if typical(plan.blocks) >= processors]
+    least = processors * (_FILLED if core_type == "plain" else 1)
+    full = [plan for plan in light if typical(plan.blocks) >= least]
     if not full:
         # Half as many rows if the blocks would not fill every multiprocessor; but with FMA not with
         # half as many threads, which would have twice as much to copy.

@@ -14,8 +14,8 @@ from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction, match_contraction
 from nova.codegen.common.zero_fill import fills_with_zero, same_output
 from nova.codegen.gpu.block_ops import ThreadPosition
-from nova.codegen.gpu.device_kernel import DeviceKernel
-from nova.codegen.gpu.gemm.epilogue import Fragment
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_updated
+from nova.codegen.gpu.gemm.epilogue import Finish, Fragment
 from nova.codegen.gpu.gemm.mainloop import can_start_early, emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm
 from nova.codegen.gpu.gemm.select_plan import plan_gemm
@@ -23,6 +23,7 @@ from nova.codegen.gpu.pointwise.elementwise import ElementwiseCode, ThreadVector
 from nova.codegen.gpu.strategy import Strategy
 from nova.codegen.gpu.tasks.block_tiles import BlockDim, gemm_tiles
 from nova.ir.bindings import vector
+from nova.ir.buffers import buffer_root
 from nova.ir.index import index
 from nova.ir.symbolic.size_table import Extent
 
@@ -112,7 +113,9 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
     buffers = {op: [flat(v) for v in op.operands] for op in kernel.ops}
     a, b, _ = buffers[match.op]
 
-    def emit_epilogue(fragment: Fragment) -> None:
+    changing = {op: _changing_inputs(kernel, op, buffers[op]) for op in kernel.ops}
+
+    def begin_epilogue(fragment: Fragment) -> Finish:
         loop = contraction.m if fragment.along_rows else contraction.n
         vector = ThreadVector(loop, gemm.width) if gemm.width > 1 else None
         counters: list[Any] = [None] * grid_rank
@@ -123,26 +126,45 @@ def emit_gemm_kernel(kernel: DeviceKernel, plan: GemmKernelPlan, position: Threa
                 counters[number] = index(counter) if isinstance(counter, int) else counter
         code = ElementwiseCode(grid_rank, vector)
         for op in kernel.ops:
-            if match.fill is not None and op == match.fill:
-                continue
-            with op.location:
-                if op == match.op:
-                    values = _elements(fragment.value, gemm.width)
-                    adds = contraction.spec.accumulate
-                    code.store_results(kernel.nests[op], buffers[op], counters, values, adds=adds)
-                else:
-                    code.emit(kernel.nests[op], buffers[op], counters, {})
+            if op not in (match.op, match.fill):
+                with op.location:
+                    code.preload(kernel.nests[op], buffers[op], counters, changing[op])
+
+        def finish(value: Any) -> None:
+            for op in kernel.ops:
+                if match.fill is not None and op == match.fill:
+                    continue
+                nest = kernel.nests[op]
+                with op.location:
+                    if op == match.op:
+                        values = _elements(value, gemm.width)
+                        adds = contraction.spec.accumulate
+                        code.store_results(nest, buffers[op], counters, values, adds=adds)
+                    else:
+                        code.emit(nest, buffers[op], counters, {})
+
+        return finish
 
     emit_gemm(
         gemm,
         a,
         b,
-        emit_epilogue,
+        begin_epilogue,
         block=position.block,
         thread=position.thread,
         early=plan.early,
     )
     kernel.shared.size = gemm.shared_bytes
+
+
+def _changing_inputs(kernel: DeviceKernel, op: Any, buffers: list[Any]) -> set[Any]:
+    """The buffers of inputs that may change before the op: it does not load them early."""
+    written = {buffer_root(v) for nest in kernel.nests.values() for v in nest.generic.outputs}
+    return {
+        buffers[number]
+        for number, value in enumerate(kernel.nests[op].generic.inputs)
+        if buffer_root(value) in written and not is_updated(kernel, op, number)
+    }
 
 
 def _tiles(kernel: DeviceKernel, plan: GemmKernelPlan) -> list[BlockDim] | None:

@@ -111,7 +111,6 @@ class _Block:
             barrier()
         results = Results(plan, shared, self.thread)
         results.collect(core, sums)
-        barrier()
         results.distribute(self.epilogue, tile, first, enclosing)
 
     def _core(self) -> Core:

@@ -16,7 +16,7 @@ from nova.codegen.common.index_math import at
 from nova.codegen.common.loop_nest import LoopNest
 from nova.codegen.common.match_contraction import LoopContraction
 from nova.codegen.gpu.block_ops import ThreadPosition
-from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local
+from nova.codegen.gpu.device_kernel import DeviceKernel, is_tile_local, is_updated
 from nova.codegen.gpu.gemm.kernel import GemmMatch, match_gemm
 from nova.codegen.gpu.gemm.select_plan import estimated_cycles, limits, plan_gemm
 from nova.codegen.gpu.pointwise.elementwise import ThreadVector, first_positions
@@ -277,7 +277,7 @@ def _early_operands(kernel: DeviceKernel, match: GemmMatch, along: int) -> dict[
         for number, value in enumerate(nest.generic.inputs):
             if not isinstance(value.type, ir.MemRefType):
                 continue
-            if buffer_root(value) in written and not _is_updated(kernel, op, number):
+            if buffer_root(value) in written and not is_updated(kernel, op, number):
                 continue
             needed = _chunk_registers(nest, number, along)
             if registers + needed <= _EARLY_REGISTERS:
@@ -303,25 +303,6 @@ def _chunks_ahead(kernel: DeviceKernel, early: dict[Any, list[int]], along: int)
         for number in numbers
     )
     return max(1, _AHEAD_REGISTERS // max(1, registers))
-
-
-def _is_updated(kernel: DeviceKernel, op: Any, number: int) -> bool:
-    """Whether an op alone writes an input, at the positions at which it reads it.
-
-    No other tile has these elements, and those of a thread are read before they are written.
-    """
-    nest, root = kernel.nests[op], buffer_root(kernel.nests[op].generic.inputs[number])
-    writers = [
-        (writer, operand)
-        for writer in kernel.ops
-        for operand, value in enumerate(kernel.nests[writer].generic.outputs)
-        if buffer_root(value) == root
-    ]
-    if len(writers) != 1 or writers[0][0] != op:
-        return False
-    written = nest.generic.num_inputs + writers[0][1]
-    accesses = (nest.offsets, *(loop.strides for loop in nest.loops))
-    return all(numbers[number] == numbers[written] for numbers in accesses)
 
 
 def _is_matrix(nest: LoopNest, number: int, along: int) -> bool:

@@ -215,3 +215,12 @@ def test_no_spills(type_: str, arch: str, features: int, tmp_path: Path) -> None
     assert output.count("bytes spill stores") == output.count(
         " 0 bytes spill stores, 0 bytes spill"
     )
+
+
+def test_f32_blocks_nearly_fill_a_device() -> None:
+    """128 blocks for 132 multiprocessors: tiles of half the rows are slower."""
+    sizes = AttentionSizes(16, 128, 128, 64, 64)
+    plan = plan_attention(sizes, ("f32",) * 4, "f32", ("q", "k", "v"), "sm_90a")
+    assert plan is not None and (plan.rows, plan.keys, plan.blocks) == (32, 32, 128)
+    plan = plan_attention(sizes, ("f32",) * 3, "f32", ("out", "logsumexp"), "sm_90a")
+    assert plan is not None and (plan.rows, plan.blocks) == (16, 128)

@@ -16,7 +16,7 @@ import nova
 from benchmarks.gpu.launch import Buffer, launch_ptx
 from nova.codegen.common.builder import splat
 from nova.codegen.common.match_contraction import Contraction
-from nova.codegen.gpu.gemm.epilogue import Fragment, store_epilogue
+from nova.codegen.gpu.gemm.epilogue import Finish, Fragment, store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm, make_plan
 from nova.codegen.gpu.gemm.select_plan import PLAIN, SPLIT, TENSOR, WIDE_F32, plan_gemm
@@ -218,14 +218,17 @@ def test_what_is_done_with_results() -> None:
     def body(inputs: Any, block: Any, thread: Any) -> None:
         store = store_epilogue(plan, inputs[2])
 
-        def finish(fragment: Fragment) -> None:
-            mode = fragment.value.type
-            twice = arith.mulf(fragment.value, splat(mode, 2.0))
+        def begin(fragment: Fragment) -> Finish:
             row = arith.index_cast(ir.IntegerType.get_signless(32), fragment.row)
-            number = vector.broadcast(mode, arith.sitofp(mode.element_type, row))
-            store(replace(fragment, value=arith.addf(twice, number)))
 
-        emit_gemm(plan, inputs[0], inputs[1], finish, block=block, thread=thread)
+            def finish(value: Any) -> None:
+                twice = arith.mulf(value, splat(value.type, 2.0))
+                number = arith.sitofp(value.type.element_type, row)
+                store(fragment)(arith.addf(twice, vector.broadcast(value.type, number)))
+
+            return finish
+
+        emit_gemm(plan, inputs[0], inputs[1], begin, block=block, thread=thread)
 
     buffers = _buffers(product)
     arrays = [np.linspace(-1, 1, b.size, dtype=np.float32) for b in buffers]
@@ -338,3 +341,22 @@ def test_small_f32_gemms_have_square_tiles_or_few_columns() -> None:
     }
     tiles = {sizes: (shape.rows, shape.columns) for sizes, shape in shapes.items()}
     assert tiles == {(64, 512, 784): (16, 16), (64, 10, 512): (4, 16), (256, 256, 256): (16, 32)}
+
+
+def test_operands_of_the_epilogue_are_loaded_before_the_sums_are_exchanged() -> None:
+    """An update in place: its weight, too, waits for memory while other warps write their sums."""
+    weight, x, g = (nova.input(shape) for shape in ((128, 64), (96, 128), (96, 64)))
+    program = nova.compile(
+        weight - 0.5 * nova.tanh(x.T @ g) * weight,
+        inputs=[weight, x, g],
+        target="cuda:sm_90a",
+        run_mode="sim",
+    )
+    *_, before, after = program.stages["ptx"].split("bar.sync")
+    assert "ld.global" in before and "ld.global" not in after and "st.global" in after
+    shapes = [value.shape for value in (weight, x, g)]
+    arrays = [np.random.default_rng(i).standard_normal(s, np.float32) for i, s in enumerate(shapes)]
+    w, a, b = (array.astype(np.float64) for array in arrays)
+    np.testing.assert_allclose(
+        np.asarray(program(*arrays)), w - 0.5 * np.tanh(a.T @ b) * w, rtol=0, atol=2e-6
+    )
