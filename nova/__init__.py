@@ -63,6 +63,7 @@ globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
+    "associative_scan": "nova.graph.control.associative:associative_scan",
     "call": "nova.api.call:call",
     "checkpoint_name": "nova.graph.checkpoint:checkpoint_name",
     "checkpoint_policies": "nova.graph.checkpoint.checkpoint_policies",

@@ -90,6 +90,21 @@ def test_integers(type_: str) -> None:
     assert divisor.dtype == spec
 
 
+def test_clamp_takes_tensors_as_bounds() -> None:
+    low, high = X[0] * 0.5 - 0.2, np.float64(0.4)
+
+    def loss(x: Any, low: Any) -> Any:
+        return (x.clamp(min=low, max=high) ** 2).sum()
+
+    value, (dx, dlow) = nova.jit(nova.value_and_grad(loss, (0, 1)))(X, low)
+    t, u = (torch.tensor(a, requires_grad=True) for a in (X, low))
+    expected = (t.clamp(min=u, max=torch.tensor(0.4, dtype=torch.float64)) ** 2).sum()
+    expected.backward()
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-12)
+    np.testing.assert_allclose(dx, t.grad, rtol=1e-12)
+    np.testing.assert_allclose(dlow, u.grad, rtol=1e-12)
+
+
 SYMBOLIC: dict[str, Callable[[Any], Any]] = {
     "fmod": lambda x: nova.fmod(x, 0.3),
     "nanmean": lambda x: nova.nanmean(x, 0),
