@@ -63,6 +63,7 @@ globals().update(FUNCTIONS)
 
 # Public names that are loaded when they are first used: module, or module:name in it.
 _LAZY = {
+    "associative_scan": "nova.graph.control.associative:associative_scan",
     "call": "nova.api.call:call",
     "checkpoint_name": "nova.graph.checkpoint:checkpoint_name",
     "checkpoint_policies": "nova.graph.checkpoint.checkpoint_policies",
@@ -88,6 +89,7 @@ _LAZY = {
     "hessian": "nova.graph.jacobians:hessian",
     "import_report": "nova.api.import_report:import_report",
     "inverse": "nova.linalg.lu:inverse",
+    "istft": "nova.fft.frames:istft",
     "jacfwd": "nova.graph.jacobians:jacfwd",
     "jacrev": "nova.graph.jacobians:jacrev",
     "jvp": "nova.graph.jacobians:jvp",
@@ -107,6 +109,7 @@ _LAZY = {
     "qr": "nova.linalg:qr",
     "range": "nova.api.custom.parallel:range",
     "slogdet": "nova.linalg:slogdet",
+    "stft": "nova.fft.frames:stft",
     "to_device": "nova.runtime.devices:to_device",
     "to_onnx": "nova.api.to_onnx:to_onnx",
     "trace": "nova.tracing.collect:trace",

@@ -254,12 +254,49 @@ def _real_several(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
     return x
 
 
-def _to_real_several(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+def _to_real_several(name: str, x: Any, s: Any, axes: Any, norm: Any, sign: int = 1) -> Any:
     x = as_tensor(x)
     *others, (last, axis) = _sizes_and_axes(name, x, s, axes)
     for size, other in others:
-        x = _complex_transform(name, x, size, other, norm, 1)
-    return _to_real(name, x, last, axis, norm, 1)
+        x = _complex_transform(name, x, size, other, norm, sign)
+    return _to_real(name, F.conj(x) if sign < 0 else x, last, axis, norm, sign)
+
+
+@takes_torch_keywords
+@user_facing
+def hfftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """`fft` along all but the last of several axes, then `hfft` along that."""
+    return _to_real_several("hfftn", x, s, axes, norm, -1)
+
+
+@takes_torch_keywords
+@user_facing
+def hfft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """`hfftn` along two axes."""
+    return _to_real_several("hfft2", x, s, axes, norm, -1)
+
+
+@takes_torch_keywords
+@user_facing
+def ihfftn(x: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """The inverse of `hfftn`."""
+    return _from_real_several("ihfftn", x, s, axes, norm)
+
+
+@takes_torch_keywords
+@user_facing
+def ihfft2(x: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `hfft2`."""
+    return _from_real_several("ihfft2", x, s, axes, norm)
+
+
+def _from_real_several(name: str, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+    x = _real_operand(name, x)
+    *others, (size, axis) = _sizes_and_axes(name, x, s, axes)
+    x = ihfft(x, size, axis, norm)
+    for size, axis in reversed(others):
+        x = _complex_transform(name, x, size, axis, norm, 1)
+    return x
 
 
 def _sizes_and_axes(name: str, x: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:

@@ -73,7 +73,26 @@ def make_function(op: Op) -> Callable[..., Any]:
         return _joining_sizes(function)
     if op.name in SEEDED_CREATORS:
         return _checking_seed(function)
+    if op.name == "clamp":
+        return _clamping(function)
     return _forwarding(function, *FORWARDED[op.name]) if op.name in FORWARDED else function
+
+
+def _clamping(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`clamp`, whose bounds may be tensors: they broadcast, and have gradients."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bounds = {**dict(zip(("min", "max"), args[1:], strict=False)), **kwargs}
+        if not any(isinstance(b, Tensor | np.ndarray) or is_array(b) for b in bounds.values()):
+            return function(*args, **kwargs)
+        result = args[0] if args else bounds.pop("x", bounds.pop("input", None))
+        for name in ("min", "max"):
+            if (bound := bounds.pop(name, None)) is not None:
+                result = FUNCTIONS[f"clamp_{name}"](result, bound)
+        return function(result, **bounds) if bounds else result
+
+    return call
 
 
 def _taking_no_dtype(function: Callable[..., Any], op: Op) -> Callable[..., Any]:

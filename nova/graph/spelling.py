@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from nova.core.dtypes import bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from nova.core.dtypes import bf16, bool_, dtype, f16, f32, f64, i8, i16, i32, i64, u8
 from nova.core.location import user_location
 from nova.core.user_facing import user_facing_class
 from nova.errors import ArgumentTypeError
@@ -87,6 +87,11 @@ def _shape_of(name: str, other: Any) -> Any:
     return other.shape
 
 
+def _size(size: tuple[Any, ...]) -> Any:
+    """The shape of f(2, 3) or f((2, 3))."""
+    return size[0] if len(size) == 1 and isinstance(size[0], tuple | list) else size
+
+
 @user_facing_class
 class TorchMethods:
     """Methods of torch's tensors that are a cast, a reshape or a fact of the type."""
@@ -137,6 +142,49 @@ class TorchMethods:
             )
         return F.cast(self, dtype=dtype(spec))
 
+    def new_zeros(self, *size: Any, dtype: Any = None) -> Tensor:
+        """Zeros of a shape, in the dtype of the tensor."""
+        return F.zeros(_size(size), dtype=dtype or cast("Tensor", self).dtype)
+
+    def new_ones(self, *size: Any, dtype: Any = None) -> Tensor:
+        """Ones of a shape, in the dtype of the tensor."""
+        return F.ones(_size(size), dtype=dtype or cast("Tensor", self).dtype)
+
+    def new_full(self, size: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+        """A number in a shape, in the dtype of the tensor."""
+        return F.full(size, fill_value, dtype or cast("Tensor", self).dtype)
+
+    def new_tensor(self, data: Any, dtype: Any = None) -> Tensor:
+        """Data as a tensor, in the dtype of this one."""
+        return F.cast(data, dtype=dtype or cast("Tensor", self).dtype)
+
+    def is_floating_point(self) -> builtins.bool:
+        """Whether elements are floats."""
+        return cast("Tensor", self).dtype.is_float
+
+    def nelement(self) -> builtins.int:
+        """The number of elements."""
+        return cast("Tensor", self).size
+
+    def ndimension(self) -> builtins.int:
+        """The number of axes."""
+        return cast("Tensor", self).ndim
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two axes swapped."""
+        return F.matrix_transpose(self)
+
+    @property
+    def mH(self) -> Tensor:
+        """The conjugate of the last two axes swapped."""
+        return F.adjoint(self)
+
+    @property
+    def H(self) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        return F.adjoint(self)
+
     def type_as(self, other: Tensor) -> Tensor:
         """The tensor in the dtype of `other`."""
         if not hasattr(other, "dtype"):
@@ -154,6 +202,10 @@ class TorchMethods:
     def bfloat16(self) -> Tensor:
         """The tensor in bf16."""
         return F.cast(self, dtype=bf16)
+
+    def short(self) -> Tensor:
+        """The tensor in i16."""
+        return F.cast(self, dtype=i16)
 
     def long(self) -> Tensor:
         """The tensor in i64."""

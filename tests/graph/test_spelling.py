@@ -26,6 +26,8 @@ def value(t: Any) -> np.ndarray:
 def test_an_alias_is_the_row(name: str) -> None:
     row = OPS[aliases.NAMES[name]]
     data = np.abs(X) / 3 + 0.1
+    data = data[None] if row.name == "interpolate" else data
+    data = data[:, :3] if row.name == "matmul" else data
     data = (
         data[0] if row.name == "outer" else (data * 9).astype("i4") if "bit" in row.name else data
     )
@@ -38,6 +40,10 @@ def test_an_alias_is_the_row(name: str) -> None:
         "swapaxes": {"axis1": 0, "axis2": 1},
         "movedim": {"source": 0, "destination": 1},
         "clamp": {"min": 0.3},
+        "flip": {"axes": (0,)},
+        "cast": {"dtype": "f64"},
+        "bitcast": {"dtype": "i32"},
+        "interpolate": {"size": 5},
         "tensor_split": {"indices_or_sections": 2},
         "mvlgamma": {"p": 1},
         "topk": {"k": 2},
@@ -75,6 +81,17 @@ def test_a_keyword_of_neither_is_an_error() -> None:
         nova.sum(X, dims=1)
     with pytest.raises(UnknownKeywordError, match="has no keyword 'dim'"):
         nova.sum(X, axis=0, dim=1)
+
+
+def test_creators_and_views_of_a_tensor() -> None:
+    x = nova.tensor(X)
+    assert np.array_equal(value(x.mT), X.T) and np.array_equal(value(x.mH), X.T)
+    assert np.array_equal(value(x.H), X.T)
+    assert value(x.new_zeros(2, 3)).dtype == "f4" and x.new_ones((2, 3)).shape == (2, 3)
+    assert np.array_equal(value(x.new_full((2,), 3.0)), [3.0, 3.0])
+    assert value(x.new_tensor([1, 2])).dtype == "f4"
+    assert x.is_floating_point() and x.nelement() == 12 and x.ndimension() == 2
+    assert x.short().dtype is nova.i16
 
 
 def test_methods_of_torch() -> None:

@@ -118,7 +118,33 @@ def _glu(F: Any, x: Any, axis: int = -1) -> Any:
     return first * F.sigmoid(second)
 
 
+def _squareplus(F: Any, x: Any, b: float = 4.0) -> Any:
+    (x,) = as_floats(F, x)
+    return (x + F.sqrt(F.square(x) + number("squareplus", "b", b, 0))) * 0.5
+
+
+def _sparse_plus(F: Any, x: Any) -> Any:
+    (x,) = as_floats(F, x)
+    return F.where(x <= -1.0, 0.0, F.where(x >= 1.0, x, F.square(x + 1.0) * 0.25))
+
+
+def _sparse_sigmoid(F: Any, x: Any) -> Any:
+    (x,) = as_floats(F, x)
+    return F.clamp((x + 1.0) * 0.5, min=0.0, max=1.0)
+
+
+def _standardize(F: Any, x: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
+    (x,) = as_floats(F, x)
+    mean = F.mean(x, axis=axis, keepdims=True)
+    variance = F.var(x, axis=axis, correction=0, keepdims=True)
+    return (x - mean) * F.rsqrt(variance + number("standardize", "eps", eps, 0))
+
+
 ROWS: tuple[Op, ...] = (
+    function("squareplus", "(x + sqrt(x^2 + b)) / 2.", _squareplus),
+    function("sparse_plus", "0 below -1, x above 1, (x + 1)^2 / 4 between.", _sparse_plus),
+    function("sparse_sigmoid", "(x + 1) / 2 limited to 0..1.", _sparse_sigmoid),
+    function("standardize", "Mean 0 and variance 1 over the axes.", _standardize),
     function("relu6", "x limited to 0..6; the gradient at 0 and 6 is 0.", _relu6, method=True),
     function(
         "hardtanh",

@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import bool_
+from nova.core.dtypes import bool_, f64
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.algebra import vector_norm
-from nova.ops.functional.common import as_common, as_floats, as_tensor, function, require_rank
+from nova.ops.functional.common import (
+    as_common,
+    as_floats,
+    as_tensor,
+    function,
+    require_rank,
+    to_dtype,
+)
 from nova.ops.rules import is_unit, static_axis
 from nova.ops.table import Op, register
 
@@ -74,13 +81,34 @@ def _pdist(F: Any, x: Any, p: float = 2.0) -> Any:
     return vector_norm(F, F.take(x, first, axis=0) - F.take(x, second, axis=0), p, -1)
 
 
-def _cov(F: Any, x: Any, correction: float = 1) -> Any:
+def _cov(F: Any, x: Any, correction: float = 1, fweights: Any = None, aweights: Any = None) -> Any:
     (x,) = as_floats(F, x)
     require_rank("cov", x, 0, 2)
     rows = F.reshape(x, (1, x.size)) if len(x.shape) < 2 else x
+    if fweights is not None or aweights is not None:
+        # In f64: gradients of weights are small differences.
+        wide = to_dtype(F, rows, f64)
+        result = to_dtype(F, _weighted_cov(F, wide, correction, fweights, aweights), x.dtype)
+        return F.reshape(result, ()) if is_unit(rows.shape[0]) else result
     centered = rows - F.mean(rows, axis=1, keepdims=True)
     result = F.matmul(centered, F.swapaxes(centered, 0, 1)) / (rows.shape[1] - correction)
     return F.reshape(result, ()) if is_unit(rows.shape[0]) else result
+
+
+def _weighted_cov(F: Any, rows: Any, correction: float, counts: Any, shares: Any) -> Any:
+    """The covariances of columns that occur `counts` times and have weights `shares`."""
+    weights = []
+    for name, value in (("fweights", counts), ("aweights", shares)):
+        value = F.ones(rows.shape[1:], dtype=rows.dtype) if value is None else as_tensor(F, value)
+        if tuple(value.shape) != tuple(rows.shape[1:]):
+            raise ShapeError(f"cov: {name} {value.shape} for {rows.shape[1]} columns")
+        weights.append(to_dtype(F, value, rows.dtype))
+    product = weights[0] * weights[1]
+    total = F.sum(product)
+    centered = rows - F.sum(rows * product, axis=1, keepdims=True) / total
+    lost = 1.0 if shares is None else F.sum(product * weights[1]) / total
+    divisor = F.maximum(total - lost * float(correction), 0.0)
+    return F.matmul(centered * product, F.swapaxes(centered, 0, 1)) / divisor
 
 
 def _corrcoef(F: Any, x: Any) -> Any:

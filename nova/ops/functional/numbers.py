@@ -5,9 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-import numpy as np
-
-from nova.core.dtypes import accumulator, bool_, complex128, f16, f32, f64, i16, i32, i64
+from nova.core.dtypes import accumulator, bf16, bool_, complex128, f16, f32, f64, i16, i32, i64
 from nova.errors import DTypeError
 from nova.ops.functional.common import (
     as_common,
@@ -22,7 +20,7 @@ from nova.ops.table import Op, register
 NOGRAD = frozenset({"nograd"})
 PAIR = ("x", "y")
 # The integers that hold the bits of a float type, and how many bits its fraction has.
-_BITS = {f16: (i16, 10), f32: (i32, 23), f64: (i64, 52)}
+_BITS = {f16: (i16, 10), bf16: (i16, 7), f32: (i32, 23), f64: (i64, 52)}
 
 
 def real_operands(F: Any, name: str, x: Any, y: Any) -> tuple[Any, Any]:
@@ -131,8 +129,14 @@ def _modf(F: Any, x: Any) -> tuple[Any, Any]:
 
 def _bit_layout(name: str, x: Any) -> tuple[Any, int]:
     if x.dtype not in _BITS:
-        raise DTypeError(f"{name} of {x.dtype}", hint="cast it to f16, f32 or f64")
+        raise DTypeError(f"{name} of {x.dtype}", hint="cast it to f16, bf16, f32 or f64")
     return _BITS[x.dtype]
+
+
+def _limits(type_: Any) -> Any:
+    from ml_dtypes import finfo
+
+    return finfo(type_.numpy)
 
 
 def _frexp(F: Any, x: Any) -> tuple[Any, Any]:
@@ -141,7 +145,7 @@ def _frexp(F: Any, x: Any) -> tuple[Any, Any]:
     bias = (1 << (whole.bits - 2 - fraction)) - 1
     mask = 2 * bias + 1
     # Subnormal numbers are scaled into the range of the others first.
-    small = F.abs(x) < float(np.finfo(x.dtype.numpy).tiny)
+    small = F.abs(x) < float(_limits(x.dtype).tiny)
     normal = F.where(small, x * 2.0**fraction, x)
     bits = F.bitcast(F.detach(normal), dtype=whole)
     stored = F.bitwise_and(F.bitwise_right_shift(bits, fraction), mask)
@@ -173,7 +177,7 @@ def _nextafter(F: Any, x: Any, y: Any) -> Any:
     # The bits of positive numbers are ordered as the numbers are, those of negative ones reversed.
     grows = F.eq(x < y, x > 0.0)
     step = F.cast(F.where(grows, 1, -1), dtype=whole)
-    smallest = F.full((), float(np.finfo(x.dtype.numpy).smallest_subnormal), x.dtype)
+    smallest = F.full((), float(_limits(x.dtype).smallest_subnormal), x.dtype)
     moved = F.bitcast(bits + step, dtype=x.dtype)
     from_zero = F.where(y > 0.0, smallest, -smallest)
     result = F.where(F.eq(x, 0.0), from_zero, moved)

@@ -21,6 +21,11 @@ def _splits(name: str, shape: Any, *where: Any) -> Any:
 
 
 PIECES = (
+    case("vdot", (2, 3), (6,), torch=lambda x, y: (x.flatten() * y).sum()),
+    case("matvec", (2, 3, 4), (2, 4), torch=lambda x, y: (x @ y[..., None])[..., 0]),
+    case("vecmat", (2, 3), (2, 3, 4), torch=lambda x, y: (x[:, None] @ y)[:, 0]),
+    case("tri", args=(3, 4, 1), torch=lambda n, m, k: torch.ones(n, m).tril(k)),
+    case("partition", (3, 5), torch=lambda x, kth, axis: x.sort(axis)[0], args=(2, 1)),
     case("block_diag", (2, 3), (1, 2), (4,)),
     case("cartesian_prod", (2,), (3,), (2,)),
     case("combinations", (5,), r=3),

@@ -101,6 +101,12 @@ PRODUCTS = (
     case("pdist", (5, 3)),
     case("cov", (3, 7)),
     case("cov", (7,), correction=0),
+    case(
+        "cov",
+        (3, 7),
+        ((7,), "positive"),
+        call=lambda f, x, w: f(x, aweights=w, correction=0),
+    ),
     case("corrcoef", (3, 7)),
     case("std_mean", (3, 7), axis=0),
     case("softmin", (3, 7), axis=1),

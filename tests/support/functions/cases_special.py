@@ -19,7 +19,7 @@ def _wide(x: Any) -> Any:
 
 SPECIAL = (
     case("i0", X),
-    case("i0", X, call=lambda f, x: f(x * 9.0)),
+    case("i0", X, call=lambda f, x: f(x * 3.0)),
     case("i0e", X),
     case("i0e", X, call=lambda f, x: f(x * 30.0)),
     case("i1", X),

@@ -6,6 +6,7 @@ Importing this module adds its adapters to those of `opinfo_adapters.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from opinfo_adapters import ADAPTERS, SIZES, NotInNova, adapter, cast_to, refuse_options
@@ -144,6 +145,34 @@ def _embedding(
         scale_grad_by_freq=scale_grad_by_freq,
     )
     return nova.embedding(weight, index)
+
+
+@adapter("nn.functional.embedding_bag")
+def _embedding_bag(
+    weight: Any,
+    index: Any,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    **options: Any,
+) -> Any:
+    refuse_options(max_norm=max_norm, scale_grad_by_freq=scale_grad_by_freq)
+    return nova.embedding_bag(index, weight, offsets, mode, **options)
+
+
+@adapter("nn.functional.rrelu")
+def _rrelu(
+    x: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, **options: Any
+) -> Any:
+    refuse_options(training=training)
+    return nova.rrelu(x, None, lower, upper)
+
+
+for _name in ("T", "H", "mT", "mH"):
+    adapter(_name)(attrgetter(_name))
 
 
 @adapter("nn.functional.one_hot")

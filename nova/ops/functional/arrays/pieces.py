@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nova.core.dtypes import i64
+from nova.core.dtypes import f32, i64
 from nova.core.sizes import is_static
 from nova.errors import AttributeValueError, AxisError, ShapeError, SymbolicSizeError
 from nova.ops.functional.common import (
@@ -228,9 +228,52 @@ def _ravel_multi_index(F: Any, indices: Any, shape: Any) -> Any:
     return total
 
 
+def _vdot(F: Any, x: Any, y: Any) -> Any:
+    x, y = as_common(F, F.reshape(x, (-1,)), F.reshape(y, (-1,)))
+    return F.dot(F.conj(x), y)
+
+
+def _matvec(F: Any, x: Any, y: Any) -> Any:
+    require_rank("matvec", as_tensor(F, y), 1)
+    return F.squeeze(F.matmul(x, F.unsqueeze(y, -1)), -1)
+
+
+def _vecmat(F: Any, x: Any, y: Any) -> Any:
+    require_rank("vecmat", as_tensor(F, x), 1)
+    return F.squeeze(F.matmul(F.unsqueeze(F.conj(x), -2), y), -2)
+
+
+def _tri(F: Any, N: int, M: Any = None, k: int = 0, dtype: Any = f32) -> Any:
+    rows = int_value(N, "tri: N")
+    columns = rows if M is None else int_value(M, "tri: M")
+    if rows < 0 or columns < 0:
+        raise AttributeValueError(f"tri: a matrix of {rows} by {columns}")
+    return F.tril(F.ones((rows, columns), dtype=dtype_or(dtype, f32)), k=k)
+
+
+def _partition(F: Any, x: Any, kth: int, axis: int = -1) -> Any:
+    x = as_tensor(F, x)
+    place = int_value(kth, "partition: kth")
+    n = x.shape[resolve_axis(axis, len(x.shape))]
+    if not -n <= place < n:
+        raise AxisError(f"partition: element {place} of an axis of {n}")
+    return F.sort(x, axis=axis)[0]
+
+
 _SPLIT = "Pieces of axis {axis}: a number of equal sections, or the positions between them."
 NOGRAD = frozenset({"nograd"})
 ROWS: tuple[Op, ...] = (
+    function("vdot", "The sum of conj(x) * y over all elements.", _vdot, operands=("x", "y")),
+    function("matvec", "Matrices times vectors, with batches.", _matvec, operands=("x", "y")),
+    function("vecmat", "Vectors times matrices, with batches.", _vecmat, operands=("x", "y")),
+    function(
+        "tri", "Ones at and below a diagonal of a matrix, else 0.", _tri, operands=(), tags=NOGRAD
+    ),
+    function(
+        "partition",
+        "Elements along an axis with the smaller ones before element kth: they are sorted.",
+        _partition,
+    ),
     function(
         "block_diag",
         "A matrix with matrices on its diagonal, 0 elsewhere.",
