@@ -10,12 +10,16 @@
  * cooperative launch, in which nothing else can change what they poll. */
 enum { MOST_IDLE_ROUNDS = 1 << 16, MOST_RESIDENT_ROUNDS = 1 << 10 };
 
-/* Runs the warps of a block that can run; counts those that did more than poll. */
-static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced, uint32_t *polled,
-                            uint32_t *spinning)
+/* What the warps of a cluster did in a round; `spinning`: what they polled. */
+typedef struct {
+    uint32_t live, advanced, polled, spinning;
+} sim_round;
+
+/* Runs every `stride`th warp of a block, if it can run; counts those that did more than poll. */
+static int launch_run_warps(sim_block *block, uint32_t stride, sim_round *round)
 {
-    uint32_t block_live = 0, ran = 0;
-    for (uint32_t w = 0; w < block->warp_count; w++) {
+    uint32_t ran = 0;
+    for (uint32_t w = 0; w < block->warp_count; w += stride) {
         sim_warp *warp = block->warps + w;
         if (warp->live && !warp->waits && sim_wake(block, warp)) {
             ran = 1;
@@ -23,13 +27,13 @@ static int launch_run_warps(sim_block *block, uint32_t *live, uint32_t *advanced
                 (warp->live && warp->parked == warp->live && sim_park_warp(block, warp)))
                 return 1;
             if (warp->polls >= POLLS_MEMORY)
-                *spinning |= warp->polls;
-            *(warp->polls ? polled : advanced) += 1;
+                round->spinning |= warp->polls;
+            *(warp->polls ? &round->polled : &round->advanced) += 1;
         }
-        block_live |= warp->live;
     }
-    *live |= block_live;
-    return ran && block_live == 0 && sim_bulk_check_exit(block);
+    int is_live = sim_is_live(block);
+    round->live |= (uint32_t)is_live;
+    return ran && !is_live && sim_bulk_check_exit(block);
 }
 
 static void launch_start_cluster(sim_cluster *cluster)
@@ -69,39 +73,53 @@ static void launch_await_host(sim_cluster *cluster)
             cluster->blocks[b].warps[w].steps = 0;
 }
 
+static int launch_run_blocks(sim_cluster *cluster, uint32_t stride, sim_round *round)
+{
+    for (uint32_t b = 0; b < cluster->size; b++) {
+        sim_block *block = launch_choose_block(cluster, b);
+        if (block != NULL && launch_run_warps(block, stride, round))
+            return 1;
+    }
+    return 0;
+}
+
 static int launch_run_cluster(sim_cluster *cluster)
 {
-    int is_cooperative = cluster->blocks->launch->is_cooperative;
+    const sim_launch *launch = cluster->blocks->launch;
+    int is_cooperative = launch->is_cooperative;
     launch_start_cluster(cluster);
     for (uint32_t idle = 0;;) {
         /* A random round may leave out all blocks that can run: it proves no deadlock. */
-        uint32_t polled = is_cooperative && cluster->blocks->launch->schedule > 1;
-        uint32_t live = 0, advanced = 0, released = 0, spinning = 0;
+        sim_round round = {.polled = is_cooperative && launch->schedule > 1};
+        uint32_t released = 0;
         int failed = 0;
-        for (uint32_t b = 0; b < cluster->size; b++) {
-            sim_block *block = launch_choose_block(cluster, b);
-            if (block != NULL && launch_run_warps(block, &live, &advanced, &polled, &spinning))
-                return 1;
-        }
+        /* With early copies the first warp of each warpgroup runs ahead, and the others in a round
+         * in which it cannot. What it does for them, such as the release of a slot, may be early.
+         */
+        if (launch->schedule == 1 && launch_run_blocks(cluster, 4, &round))
+            return 1;
+        if (!round.advanced && launch_run_blocks(cluster, 1, &round))
+            return 1;
         for (uint32_t b = 0; is_cooperative && b < cluster->size; b++)
-            live |= (uint32_t)sim_is_live(cluster->blocks + b);
-        if (live == 0)
+            round.live |= (uint32_t)sim_is_live(cluster->blocks + b);
+        if (round.live == 0)
             return sim_bulk_finish(cluster);
         for (uint32_t b = 0; b < cluster->size; b++)
             released += (uint32_t)sim_release(cluster->blocks + b);
         released += (uint32_t)sim_cluster_release(cluster);
-        if (advanced || released) {
+        if (round.advanced || released) {
             idle = 0;
             continue;
         }
         if (sim_bulk_advance(cluster, &failed)) {
             if (failed)
                 return 1;
-        } else if (is_cooperative && spinning == (POLLS_MEMORY | POLLS_HOST)) {
+        } else if (is_cooperative && round.spinning == (POLLS_MEMORY | POLLS_HOST)) {
             idle = 0;
             launch_await_host(cluster);
-        } else if (!polled || (is_cooperative ? ++idle == MOST_RESIDENT_ROUNDS
-                                              : !spinning && ++idle == MOST_IDLE_ROUNDS)) {
+        } else if (!round.polled ||
+                   (is_cooperative ? ++idle == MOST_RESIDENT_ROUNDS
+                                   : !round.spinning && ++idle == MOST_IDLE_ROUNDS)) {
             return sim_report_deadlock(cluster);
         }
     }

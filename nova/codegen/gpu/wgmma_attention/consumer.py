@@ -24,6 +24,7 @@ from nova.codegen.gpu.wgmma_attention.nonfinite_values import (
 )
 from nova.codegen.gpu.wgmma_attention.plan import GROUP_ROWS, ROW_BYTES, ForwardPlan
 from nova.codegen.gpu.wgmma_attention.ring import (
+    Ring,
     RingPosition,
     feature_steps,
     row_steps,
@@ -35,6 +36,8 @@ from nova.ir.index import Index, add, compare, index, minimum, mul, sub
 
 _EQUAL = arith.CmpIPredicate.eq
 _LESS = arith.CmpIPredicate.slt
+_FIRST_BARRIER = 4
+"""The named barrier of the warps of the first consumer; those before it keep the order."""
 _MOST_COLUMNS_OF_RANGES = 192
 """Value columns for which registers suffice to keep the range of blocks inside one segment."""
 
@@ -79,6 +82,21 @@ class Consumer:
             number = arith.addi(arith.select(wraps, word(0), following), word(1))
             ptx.arrive_at_named(number, 256)
 
+    def _meet(self) -> None:
+        """A barrier of the warps of this consumer, after they waited for a slot.
+
+        Thread 0 releases slots for all of them. Matmuls bring the warps together; without one, a
+        slot could be filled again while a warp still waits for it. Its mbarrier then has the parity
+        of before, and the warp waits for ever.
+        """
+        ptx.named_barrier(arith.addi(self.group, word(_FIRST_BARRIER)), 128)
+
+    def _release_unread(self, ring: Ring, position: RingPosition) -> None:
+        """Wait for a slot that no matmul of this consumer reads, and release it."""
+        ring.await_full(position)
+        self._meet()
+        ring.release(position, self.thread)
+
     # --- a tile ---------------------------------------------------------------------------------
 
     def _tile(self, item: WorkItem, *state: Any) -> list[Any]:
@@ -106,10 +124,8 @@ class Consumer:
         queries, stage = (RingPosition(*map(opaque, part)) for part in (state[:2], state[2:]))
         first = mul(wide(opaque(word(item.tile))), plan.rows)
         least, count = owner.key_range(first, owner.segments(first, item.counters))
-        copies.await_full(queries)
-        copies.release(queries, self.thread)
-        keys.await_full(stage)
-        keys.release(stage, self.thread)
+        self._release_unread(copies, queries)
+        self._release_unread(keys, stage)
         op = scf.ForOp(index(least), index(sub(count, 1)), index(1), stage.values)
         with ir.InsertionPoint(op.body):
             previous = RingPosition(*op.inner_iter_args)
@@ -118,12 +134,10 @@ class Consumer:
             self._await_order()
             self._pass_on()
             keys.release(following, self.thread)
-            values.await_full(previous)
-            values.release(previous, self.thread)
+            self._release_unread(values, previous)
             scf.YieldOp(following.values)
         last = RingPosition(*op.results)
-        values.await_full(last)
-        values.release(last, self.thread)
+        self._release_unread(values, last)
         return [*copies.next(queries).values, *keys.next(last).values]
 
     def _computed_tile(self, item: WorkItem, *state: Any) -> list[Any]:

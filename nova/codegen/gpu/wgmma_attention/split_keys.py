@@ -140,6 +140,7 @@ class SplitConsumer(Consumer):
         with ir.InsertionPoint(either.then_block):
             scf.YieldOp(self._visit_part(item, queries, stage, count))
         with ir.InsertionPoint(either.else_block):
+            self._meet()
             lowest, zero = (splat(types[0], value) for value in (-inf, 0.0))
             scf.YieldOp([lowest, lowest, *[zero] * (plan.partial_values - 2)])
         owner.queries.release(queries, self.thread)

@@ -136,6 +136,22 @@ def test_idle_consumers(on_hopper: Where, causal: bool) -> None:
     _check(on_hopper, [_draw(70, 240, 16) for _ in range(3)], "wgmma-192x128", causal=causal)
 
 
+@pytest.mark.parametrize(
+    ("rows", "keys", "choice"),
+    [(320, 300, "wgmma-192x128"), (240, 512, "wgmma-192x128"), (130, 100, "wgmma-64x128x2")],
+)
+def test_warps_of_idle_consumers_stay_together(
+    on_hopper: Where, rows: int, keys: int, choice: str
+) -> None:
+    """A slot is not filled again before all warps of a consumer have waited for it.
+
+    The simulator lets the first warp of a consumer run ahead, and completes copies at once.
+    """
+    arrays = [_draw(70, rows, 16), _draw(70, keys, 16), _draw(70, keys, 16)]
+    with nova.knobs.override(sim_schedule="early"):
+        _check(on_hopper, arrays, choice)
+
+
 def test_grouped_heads(on_hopper: Where) -> None:
     """Heads of q share keys and values: their maps have no dimension for the group."""
     _check(on_hopper, [_draw(2, 2, 3, 130, 32), _draw(2, 2, 1, 140, 32), _draw(2, 2, 1, 140, 32)])
