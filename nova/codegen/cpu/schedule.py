@@ -400,6 +400,8 @@ class KernelSchedule:
     @property
     def merges_tiles(self) -> bool:
         """Whether a range of tiles is computed in blocks; tiles are numbered rows fastest then."""
+        if self.winograd is not None:
+            return self.winograd.is_first_fastest
         return self.tile != self.block_tile
 
     def emit(self, begin: Any, end: Any) -> None:
@@ -514,14 +516,11 @@ class KernelSchedule:
         counts = [ceildiv(g, t) for g, t in zip(self.grid, self.tile, strict=True)]
         ranges: list[Range | None] = [None] * len(self.grid)
         remaining = tile
-        for i in reversed(range(len(self.grid))):
-            if is_number(counts[i], 0, 1):
-                continue
-            position = (
-                arith.remui(remaining, index(counts[i]))
-                if any(not is_number(c, 0, 1) for c in counts[:i])
-                else remaining
-            )
+        several = [i for i, count in enumerate(counts) if not is_number(count, 0, 1)]
+        order = several if self.merges_tiles else several[::-1]
+        for i in order:
+            is_last = i == order[-1]
+            position = remaining if is_last else arith.remui(remaining, index(counts[i]))
             remaining = arith.divui(remaining, index(counts[i]))
             low = arith.muli(position, index(self.tile[i]))
             high = arith.addi(low, index(self.tile[i]))

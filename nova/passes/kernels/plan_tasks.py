@@ -8,7 +8,7 @@ from nova.codegen.common.cost_model import estimate_ns
 from nova.codegen.common.overrides import read_overrides
 from nova.codegen.cpu.core_tiles import MERGED_TASK_NS
 from nova.core.records import record
-from nova.ir.attributes import MERGES_TILES, SLICED, TASK_NS
+from nova.ir.attributes import MERGES_TILES, SLICED, TASK_NS, WINOGRAD
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
 from nova.ir.kernel import Kernel
@@ -23,10 +23,10 @@ class PlanTasks(Pass):
     """Give every kernel the attribute `nova.task_ns`: the estimated work of one of its tasks.
 
     A kernel's own `nova.schedule` may have another `task_ns`, and one that computes a range of
-    tiles in larger blocks has longer tasks. The runtime cuts the tiles of a
-    kernel into tasks for the number of its threads: a task has at most about that much work, never
-    less than a tile, and whole rows of tiles where it has more than one row. It derives the order
-    between tasks from the footprints of tiles (native/include/nova/task_plan.h).
+    tiles in larger blocks, or transforms inputs for several, has longer tasks. The runtime cuts the
+    tiles of a kernel into tasks for the number of its threads: a task has at most about that much
+    work, never less than a tile, and whole rows of tiles where it has more than one row. It derives
+    the order between tasks from the footprints of tiles (native/include/nova/task_plan.h).
     """
 
     name: ClassVar[str] = "plan-tasks"
@@ -35,7 +35,8 @@ class PlanTasks(Pass):
     def run(self, module: ir.Module) -> None:
         for kernel in kernels(module):
             usual = self.task_ns
-            if MERGES_TILES.has(kernel) and usual == _DEFAULT_NS:
+            in_blocks = MERGES_TILES.has(kernel) or WINOGRAD.has(kernel)
+            if in_blocks and usual == _DEFAULT_NS:
                 usual = MERGED_TASK_NS
             Kernel(kernel).task_ns = read_overrides(kernel).task_ns or usual
 

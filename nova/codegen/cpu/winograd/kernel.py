@@ -40,17 +40,23 @@ class WinogradKernel:
     plan: WinogradPlan
     images: int | None
 
+    @property
+    def is_first_fastest(self) -> bool:
+        """Whether tiles are numbered with the first loop, over output channels, fastest."""
+        return self.images is None and self.contraction.m < self.contraction.n
+
     def tile(self, grid: Sequence[int]) -> tuple[int, ...]:
         """The tile of the grid: a block of images or rows, and of output channels.
 
         The tiles of one block of images follow each other, so that its inputs are transformed once.
+        A tile of a part of each of several images has all output channels.
         """
         plan, sizes = self.plan, list(grid)
         if self.images is not None:
             sizes[self.images] = plan.images
-        if plan.has_whole_images:
+        if plan.has_whole_images or self.is_first_fastest:
             sizes[self.contraction.m] = plan.block_outputs
-        else:
+        if not plan.has_whole_images:
             sizes[self.contraction.n] = plan.tile_rows * plan.size * plan.width
         return tuple(min(size, extent) for size, extent in zip(sizes, grid, strict=True))
 
