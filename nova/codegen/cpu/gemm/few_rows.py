@@ -4,17 +4,17 @@ Input: a `Contraction` with a symbolic number of rows for which `takes_few_rows`
 with offsets, and the range of C. Output: a call of a shared function. `strategies.py` calls
 `emit_few_rows` where a tile has few rows: packing them, and the columns of B, would not pay.
 
-The code is for six rows, four rows and two rows at a time: sixes and fours make up every even
-number from four on. An odd number repeats the last row, which is then computed and stored twice.
-k is cut into blocks, whose sums are added to C. All rows of a panel of columns are computed for a
-block of k before the next block: the L1 cache has its rows of B.
+The code is for six rows and four rows at a time, which make up every even number from four on. An
+odd number repeats the last row, which is then computed and stored twice. k is cut into blocks,
+whose sums are added to C. All rows of a panel of columns are computed for a block of k before the
+next block: the L1 cache has its rows of B.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from nova.codegen.common.builder import BITS, branch, loop, splat, vector_type
+from nova.codegen.common.builder import BITS, loop, splat, vector_type
 from nova.codegen.common.cascade_sum import LONG, carried
 from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.cpu.gemm.blocking import registers_used
@@ -24,14 +24,10 @@ from nova.codegen.cpu.shared_functions import call_shared
 from nova.core.records import record
 from nova.core.targets import Target
 from nova.ir.bindings import arith, ir, memref, vector
-from nova.ir.index import Index, add, compare, index, minimum, mul, sub
+from nova.ir.index import Index, add, index, minimum, mul, sub
 
 _MORE, _LESS = 6, 4
 """Rows at a time."""
-
-_ONCE, _AHEAD = 2, 16
-"""Up to so many rows read B once, and prefetch its rows by so many steps of k: hardware does not
-follow such long strides. More rows find them in the L1 cache, where prefetches would only cost."""
 
 _LEAST_RIGHT = 128 << 10
 """Bytes of B from which packing it for few rows takes as long as multiplying."""
@@ -115,35 +111,19 @@ class _Code:
         start = index(sub(even, fours))
 
         heights: list[Height] = [(0, start, _MORE), (start, rows, _LESS)]
-
-        def many_rows(j: Index, nv: int) -> None:
-            self._panel(rows, heights, j, nv, self._depth_in_l1(nv))
-
-        def two_rows(j: Index, nv: int) -> None:
-            self._panel(rows, [(0, rows, _ONCE)], j, nv, LONG)
-
+        # Panels of several vectors, then of single ones.
         nv = vectors_per_row(self.target)
-        branch(
-            compare(arith.CmpIPredicate.sle, rows, _ONCE),
-            lambda: self._columns(columns, 2 * nv, two_rows),
-            lambda: self._columns(columns, nv, many_rows),
-        )
-
-    def _columns(self, columns: ir.Value, nv: int, panel: Callable[[Index, int], None]) -> None:
-        """Panels of `nv` vectors, then of single ones."""
         whole = sub(columns, arith.remui(columns, index(nv * self.lanes)))
-        step_loop(0, whole, nv * self.lanes, lambda j: panel(j, nv))
+        step_loop(0, whole, nv * self.lanes, lambda j: self._panel(rows, heights, j, nv))
         if nv > 1:
-            step_loop(whole, columns, self.lanes, lambda j: panel(j, 1))
+            step_loop(whole, columns, self.lanes, lambda j: self._panel(rows, heights, j, 1))
 
     def _depth_in_l1(self, nv: int) -> int:
         """Steps of k whose vectors of a panel stay in the L1 cache from one tile to the next."""
         nbytes = nv * self.lanes * BITS[self.spec.acc_type] // 8
         return max(64, min(LONG, self.target.l1_bytes * 2 // 3 // nbytes))
 
-    def _panel(
-        self, rows: ir.Value, heights: list[Height], j: Index, nv: int, most_steps: int
-    ) -> None:
+    def _panel(self, rows: ir.Value, heights: list[Height], j: Index, nv: int) -> None:
         """All rows of `nv` vectors of columns. The sums of each block of k are added to C."""
         spec = self.spec
 
@@ -155,7 +135,7 @@ class _Code:
 
         if not spec.accumulate:
             each_tile(lambda numbers: self._clear(numbers, j, nv))
-        depth = -(-spec.k // -(-spec.k // most_steps))
+        depth = -(-spec.k // -(-spec.k // self._depth_in_l1(nv)))
         with loop(0, spec.k, depth) as k:
             end = minimum(add(k, depth), spec.k)
             each_tile(lambda numbers: self._tile(numbers, j, nv, (k, end)))
@@ -194,9 +174,6 @@ class _Code:
         spec = self.spec
         type_ = vector_type(spec.acc_type, self.lanes)
         start = add(add(self.b[1], mul(k, spec.b_strides[0])), j)
-        for v in range(nv if len(a_rows) == _ONCE else 0):
-            ahead = index(add(start, _AHEAD * spec.b_strides[0] + v * self.lanes))
-            memref.prefetch(self.b[0], [ahead], is_write=False, locality_hint=3, is_data_cache=True)
         row = [
             vector.load(type_, self.b[0], [index(add(start, v * self.lanes))]) for v in range(nv)
         ]

@@ -201,8 +201,8 @@ def emit_block(
             emit_rows(_ROWS_TOGETHER)
             return
         branch(
-            compare(arith.CmpIPredicate.eq, sub(m_hi, m_lo), 1),
-            lambda: emit_rows((1,)),
+            compare(arith.CmpIPredicate.sle, sub(m_hi, m_lo), _ROWS_TOGETHER[0]),
+            lambda: emit_rows(_ROWS_TOGETHER),
             lambda: emit_few_rows(target, inner, (a, b, c), offsets, ranges),
         )
 
