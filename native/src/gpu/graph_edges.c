@@ -3,7 +3,7 @@
  * Launches are ordered as the program says, one after the other, except where two that do not
  * depend on each other gain by running concurrently: both leave multiprocessors free, and both take
  * longer than the fork and join of a graph cost. A launch whose results the next ones do not need,
- * such as the update of a weight, runs beside them. The dependences are those of the task table
+ * such as the update of a weight, runs with them. The dependences are those of the task table
  * (nova/task_plan.h, one task a launch). A simulated device gets all branches: it runs them in
  * another order than the program, which shows dependences that are missing. */
 #include <stdlib.h>
@@ -18,10 +18,10 @@ enum { EDGES_MOST_LAUNCHES = 4096 };
 /* Microseconds from which a kernel is worth a branch: fork and join cost 1.3 on an H200. */
 static const double EDGES_WORTH_US = 4;
 
-/* A launch runs beside those after it if it is not needed for so many of them. It has at most so
- * much shared memory and time: its blocks must not keep the others away for long. */
-enum { EDGES_BESIDE_LAUNCHES = 6, EDGES_BESIDE_SHARED = 112 << 10 };
-static const double EDGES_MOST_BESIDE_US = 20;
+/* A launch is concurrent with those after it if it is not needed for so many of them. It has at
+ * most so much shared memory and time: its blocks must not keep the others away for long. */
+enum { EDGES_CONCURRENT_LAUNCHES = 6, EDGES_CONCURRENT_SHARED = 112 << 10 };
+static const double EDGES_MOST_CONCURRENT_US = 20;
 
 /* Rates by which the time of a kernel is estimated: those of an H200 that kernels reach. */
 static const double EDGES_MATRIX_FLOPS_PER_US = 4e8, EDGES_VECTOR_FLOPS_PER_US = 2e7;
@@ -94,17 +94,17 @@ static bool edges_is_worth(const edges_state *state, uint32_t index, const uint6
     return other >= EDGES_WORTH_US && most + edges_blocks(state, index) <= processors;
 }
 
-/* Whether a launch runs beside those after it: none of the next ones needs it, and blocks of both
- * fit on a multiprocessor. */
-static bool edges_is_beside(const edges_state *state, uint32_t index)
+/* Whether a launch runs concurrently with those after it: none of the next ones needs it, and
+ * blocks of both fit on a multiprocessor. */
+static bool edges_is_concurrent(const edges_state *state, uint32_t index)
 {
     const nova_device_program *program = state->program;
-    uint32_t end = index + EDGES_BESIDE_LAUNCHES;
-    if (end > state->step->count || edges_estimate_us(state, index) > EDGES_MOST_BESIDE_US)
+    uint32_t end = index + EDGES_CONCURRENT_LAUNCHES;
+    if (end > state->step->count || edges_estimate_us(state, index) > EDGES_MOST_CONCURRENT_US)
         return false;
     for (uint32_t i = index; i < end; i++) {
         const nova_launch_record *launch = nova_step_launch(program, state->step, i);
-        if (program->tables.devices[launch->kernel].shared > EDGES_BESIDE_SHARED)
+        if (program->tables.devices[launch->kernel].shared > EDGES_CONCURRENT_SHARED)
             return false;
         if (i > index && edges_has(edges_row(state, state->needed, i), index))
             return false;
@@ -173,13 +173,14 @@ static nova_status edges_add_step(edges_state *state, nova_graph_edges *edges)
         uint64_t *needed = edges_row(state, state->needed, i);
         if (state->with_branches)
             edges_find_before(state, needed, i, before);
-        bool is_beside = state->with_branches && edges_is_beside(state, i);
+        bool is_concurrent = state->with_branches && edges_is_concurrent(state, i);
         if (!state->with_branches ||
-            (!edges_has(before, last) && !is_beside && !edges_is_worth(state, i, before)))
+            (!edges_has(before, last) && !is_concurrent && !edges_is_worth(state, i, before)))
             edges_insert(needed, last);
         edges_append(state, i, needed, edges);
-        edges->branch_count += is_beside || !edges_has(edges_row(state, state->ancestors, i), last);
-        if (!is_beside)
+        edges->branch_count +=
+            is_concurrent || !edges_has(edges_row(state, state->ancestors, i), last);
+        if (!is_concurrent)
             last = i; /* the launches after it follow this one */
     }
     edges_mark_dependent(state, edges, first);

@@ -152,7 +152,7 @@ def fork(after: int, shared: int = 0) -> FileSpec:
     return make_contents(tables, args, results)
 
 
-def test_a_launch_that_is_not_needed_runs_beside_those_after_it(device: _native.Device) -> None:
+def test_a_launch_that_is_not_needed_runs_with_those_after_it(device: _native.Device) -> None:
     model = model_of(fork(6), device)
     # 0 -> 1 and 0 -> 2, which are full edges; then a chain of dependent launches
     assert shape_of(model) == (8, 7, 5, 1)
