@@ -2,7 +2,8 @@
  *
  * Launches are ordered as the program says, one after the other, except where two that do not
  * depend on each other gain by running concurrently: both leave multiprocessors free, and both take
- * longer than the fork and join of a graph cost. The dependences are those of the task table
+ * longer than the fork and join of a graph cost. A launch whose results the next ones do not need,
+ * such as the update of a weight, runs with them. The dependences are those of the task table
  * (nova/task_plan.h, one task a launch). A simulated device gets all branches: it runs them in
  * another order than the program, which shows dependences that are missing. */
 #include <stdlib.h>
@@ -16,6 +17,11 @@ enum { EDGES_MOST_LAUNCHES = 4096 };
 
 /* Microseconds from which a kernel is worth a branch: fork and join cost 1.3 on an H200. */
 static const double EDGES_WORTH_US = 4;
+
+/* A launch is concurrent with those after it if it is not needed for so many of them. It has at
+ * most so much shared memory and time: its blocks must not keep the others away for long. */
+enum { EDGES_CONCURRENT_LAUNCHES = 6, EDGES_CONCURRENT_SHARED = 112 << 10 };
+static const double EDGES_MOST_CONCURRENT_US = 20;
 
 /* Rates by which the time of a kernel is estimated: those of an H200 that kernels reach. */
 static const double EDGES_MATRIX_FLOPS_PER_US = 4e8, EDGES_VECTOR_FLOPS_PER_US = 2e7;
@@ -88,6 +94,24 @@ static bool edges_is_worth(const edges_state *state, uint32_t index, const uint6
     return other >= EDGES_WORTH_US && most + edges_blocks(state, index) <= processors;
 }
 
+/* Whether a launch runs concurrently with those after it: none of the next ones needs it, and
+ * blocks of both fit on a multiprocessor. */
+static bool edges_is_concurrent(const edges_state *state, uint32_t index)
+{
+    const nova_device_program *program = state->program;
+    uint32_t end = index + EDGES_CONCURRENT_LAUNCHES;
+    if (end > state->step->count || edges_estimate_us(state, index) > EDGES_MOST_CONCURRENT_US)
+        return false;
+    for (uint32_t i = index; i < end; i++) {
+        const nova_launch_record *launch = nova_step_launch(program, state->step, i);
+        if (program->tables.devices[launch->kernel].shared > EDGES_CONCURRENT_SHARED)
+            return false;
+        if (i > index && edges_has(edges_row(state, state->needed, i), index))
+            return false;
+    }
+    return true;
+}
+
 /* --- edges ------------------------------------------------------------------------------------ */
 
 /* Appends the edges to a launch from the launches of `set`, without those that others imply. */
@@ -134,12 +158,14 @@ static void edges_mark_dependent(const edges_state *state, nova_graph_edges *edg
         edge->is_dependent = state->with_dependent && is_only &&
                              (tables->kernels[launch->kernel].core & NOVA_DEPENDENT) != 0;
         edges->dependent_count += edge->is_dependent;
+        if (edge->is_dependent)
+            edges->least_shared[launch->kernel] = 1; /* `edges_spread_blocks` computes it */
     }
 }
 
 static nova_status edges_add_step(edges_state *state, nova_graph_edges *edges)
 {
-    uint32_t count = state->step->count, first = edges->count;
+    uint32_t count = state->step->count, first = edges->count, last = 0;
     uint64_t *before = calloc(state->words + 1, sizeof *before);
     if (before == NULL)
         return NOVA_OUT_OF_MEMORY;
@@ -147,11 +173,15 @@ static nova_status edges_add_step(edges_state *state, nova_graph_edges *edges)
         uint64_t *needed = edges_row(state, state->needed, i);
         if (state->with_branches)
             edges_find_before(state, needed, i, before);
+        bool is_concurrent = state->with_branches && edges_is_concurrent(state, i);
         if (!state->with_branches ||
-            (!edges_has(before, i - 1) && !edges_is_worth(state, i, before)))
-            edges_insert(needed, i - 1);
+            (!edges_has(before, last) && !is_concurrent && !edges_is_worth(state, i, before)))
+            edges_insert(needed, last);
         edges_append(state, i, needed, edges);
-        edges->branch_count += !edges_has(edges_row(state, state->ancestors, i), i - 1);
+        edges->branch_count +=
+            is_concurrent || !edges_has(edges_row(state, state->ancestors, i), last);
+        if (!is_concurrent)
+            last = i; /* the launches after it follow this one */
     }
     edges_mark_dependent(state, edges, first);
     free(before);
@@ -223,7 +253,8 @@ bool nova_graph_has_aliases(const nova_device_program *program)
 
 /* Blocks of a dependent launch start on the multiprocessors that the launch before it leaves free,
  * as many as fit, and not one on each: a launch of few blocks would have them on a few. So a block
- * gets shared memory that no more of them fit than there are when they are spread evenly. */
+ * of a kernel with dependent launches gets shared memory that no more of them fit than there are
+ * when they are spread evenly. */
 static nova_status edges_spread_blocks(const nova_device_program *program, nova_graph_edges *edges,
                                        nova_error *error)
 {
@@ -234,11 +265,12 @@ static nova_status edges_spread_blocks(const nova_device_program *program, nova_
     bool has_dependent = edges->dependent_count > 0 && !driver->checks_ranges;
     for (uint32_t i = 0; has_dependent && i < tables->header->kernel_count; i++) {
         const nova_device_launch *shape = &tables->devices[i];
+        bool is_spread = edges->least_shared[i] != 0;
+        edges->least_shared[i] = 0;
         uint64_t blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
         uint64_t each = processors > 0 ? (blocks + processors - 1) / processors : 0;
         uint32_t least = (uint32_t)(SHARED_KIB / (each + 1)) << 10;
-        if ((tables->kernels[i].core & NOVA_DEPENDENT) == 0 || each == 0 || each > MOST_EACH ||
-            shape->shared >= least)
+        if (!is_spread || each == 0 || each > MOST_EACH || shape->shared >= least)
             continue;
         int result = driver->function_allow_shared(driver, program->functions[i], least);
         nova_status status = nova_device_check(program->device, result,

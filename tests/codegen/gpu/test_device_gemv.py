@@ -19,7 +19,8 @@ TOLERANCE = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 
 def arrays_of(rows: int, length: int, dtype: Any) -> list[np.ndarray]:
     shapes = (1, length), (rows, length), (rows, length), (rows,)
-    return [RNG.standard_normal(shape).astype(dtype) for shape in shapes]
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
 def compiled(function: Callable[..., Any], arrays: list[np.ndarray]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,51 @@ def test_blocks_of_dependent_launches_are_spread(
     with knobs.override(device_overlap=overlap):
         model_of(diamond(0, dependent=True), device)
     assert fake.count("cuFuncSetAttribute") == kernels
+
+
+def fork(after: int, shared: int = 0) -> FileSpec:
+    """y = 4 x, which no launch needs, and z = 2 ** (1 + after) x, by a chain of launches."""
+    scale = kernel("scale", 0, dependent=True)
+    assert scale.device is not None
+    scale = replace(scale, device=replace(scale.device, shared=shared))
+    chain = [2, *range(3, 2 + after), 1]
+    tables = Tables(
+        buffers=(
+            BufferSpec("output", 0, NBYTES),
+            BufferSpec("output", 1, NBYTES),
+            *(BufferSpec("workspace", 512 * i, NBYTES) for i in range(after)),
+            BufferSpec("arg", 0, NBYTES),
+        ),
+        kernels=(scale,),
+        launches=(
+            LaunchSpec(0, (2 + after, 2), 1),
+            LaunchSpec(0, (2, 0), 1),
+            *(LaunchSpec(0, pair, 1) for pair in pairwise(chain)),
+        ),
+        workspace_size=512 * after,
+        work=100,
+    )
+    args = [TensorSpec("x", (SIZE,), "f32", "input")]
+    results = [TensorSpec(name, (SIZE,), "f32", "output") for name in "yz"]
+    return make_contents(tables, args, results)
+
+
+def test_a_launch_that_is_not_needed_runs_with_those_after_it(device: _native.Device) -> None:
+    model = model_of(fork(6), device)
+    # 0 -> 1 and 0 -> 2, which are full edges; then a chain of dependent launches
+    assert shape_of(model) == (8, 7, 5, 1)
+    for _ in range(3):
+        y, z = model(x)
+        np.testing.assert_array_equal(y, 4 * x)
+        np.testing.assert_array_equal(z, 2.0**7 * x)
+
+
+def test_a_launch_that_would_keep_others_away_is_part_of_the_chain(device: _native.Device) -> None:
+    assert shape_of(model_of(fork(6, shared=120 << 10), device)) == (8, 7, 7, 0)
+
+
+def test_the_last_launches_are_a_chain(device: _native.Device) -> None:
+    assert shape_of(model_of(fork(4), device)) == (6, 5, 5, 0)
 
 
 def test_flags_of_kernels_survive_the_file() -> None:

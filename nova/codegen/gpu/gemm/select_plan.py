@@ -54,9 +54,18 @@ SPLIT: tuple[Shape, ...] = (
 _PRECISIONS = {"tf32": "tf32", "high": "tf32x3"}
 _COSTS = {"tf32": 2, "tf32x3": 6}
 """Matmuls of bf16 that take as long."""
+_START, _EXCHANGED = 1500, 4.4
+"""Cycles of a block besides its multiply-adds; or, if more, those of so many sums a cycle."""
 # 16 x 8 or 8 x 8 accumulators per thread: 128 lanes of a multiprocessor multiply faster than
 # shared memory supplies operands for 8 x 8.
 WIDE_F32: tuple[Shape, ...] = (Shape(128, 128, 8, (2, 2), 1, 4, 2, 125, transposes=True),)
+# 8 x 8 accumulators in smaller tiles, whose k is divided among more warps: shared memory supplies
+# operands for 4 x 4 half as fast.
+DIVIDED_F32: tuple[Shape, ...] = (
+    Shape(64, 64, 32, (2, 1), 4, 4, 1, 105, reach=8),
+    Shape(32, 64, 32, (1, 1), 8, 4, 1, 100, reach=8),
+    Shape(32, 32, 64, (1, 1), 8, 3, 1, 60, reach=8, lanes=(4, 4)),
+)
 PLAIN: tuple[Shape, ...] = (
     Shape(128, 128, 8, (4, 2), 1, 4, 2, 115),
     Shape(64, 128, 16, (2, 2), 1, 3, 3, 105),
@@ -87,7 +96,7 @@ def plan_gemm(gemm: GpuGemm, arch: str, *, precision: str = "highest") -> GemmPl
     core_type = "tensor" if element in TENSOR_TYPES else "plain"
     shapes = TENSOR if core_type == "tensor" else PLAIN
     if element == "f32":
-        shapes = WIDE_F32 + shapes
+        shapes = WIDE_F32 + DIVIDED_F32 + shapes
     if element == "tf32x3":
         shapes = SPLIT
     if element in TF32_TYPES:
@@ -132,4 +141,6 @@ def estimated_cycles(plan: GemmPlan, processors: int) -> float:
     share = -(-last_wave // processors) / shape.blocks
     alone = 0.5 + 0.5 * share if last_wave else 0.0
     busy = work * shape.blocks / shape.speed * _COSTS.get(plan.element, 1)
-    return (full_waves + alone) * (busy + 1500)
+    # Sums of parts of k are written to shared memory and read again.
+    exchange = shape.parts * shape.rows * shape.columns / _EXCHANGED if shape.parts > 1 else 0
+    return (full_waves + alone) * (busy + max(_START, exchange))

@@ -28,6 +28,7 @@ from nova.codegen.gpu.ptx_ops import (
     load,
     narrow_pair,
     store,
+    warp_barrier,
     word,
 )
 from nova.codegen.gpu.wgmma import instructions as ptx
@@ -372,6 +373,7 @@ class _TileCode:
             # Stores of the pieces since the buffer was used last may be pending, and no others. The
             # first piece of a tile waits for those of the tile before.
             ptx.await_stores(sum(self.pieces[1 - PIECES :]))
+        warp_barrier()
         self._barrier()
         offset = arith.muli(self.consumer.group, word(PIECES * PIECE_BYTES))
         number = len(self.pieces) % PIECES
@@ -396,6 +398,7 @@ class _TileCode:
             others = [enclosing[i] for i in output.loops]
             position = [add(self.tile.column, first_column), *at_row, *others]
             ptx.store_box(self.store.maps[output.root], buffer, position)
+        warp_barrier()  # the lanes execute the next `wgmma` together
 
     def _write_short(self, buffer: ir.Value, groups: list[list[list[Any]]]) -> None:
         """Elements of two bytes: four 8 x 8 matrices at a time (stmatrix)."""

@@ -19,7 +19,7 @@ from nova.codegen.common.match_contraction import Contraction
 from nova.codegen.gpu.gemm.epilogue import Finish, Fragment, store_epilogue
 from nova.codegen.gpu.gemm.mainloop import emit_gemm
 from nova.codegen.gpu.gemm.plan import EnclosingLoop, GemmPlan, GpuGemm, make_plan
-from nova.codegen.gpu.gemm.select_plan import PLAIN, SPLIT, TENSOR, WIDE_F32, plan_gemm
+from nova.codegen.gpu.gemm.select_plan import DIVIDED_F32, PLAIN, SPLIT, TENSOR, WIDE_F32, plan_gemm
 from nova.ir.bindings import arith, ir, vector
 
 TYPES: dict[str, Any] = {
@@ -118,7 +118,7 @@ def _check(product: GpuGemm, plan: GemmPlan, allowed: float | None = None) -> No
     )
 
 
-@pytest.mark.parametrize(("shape", "layout"), each_value(PLAIN, LAYOUTS), ids=name_of)
+@pytest.mark.parametrize(("shape", "layout"), each_value(DIVIDED_F32 + PLAIN, LAYOUTS), ids=name_of)
 def test_plain_shapes(shape: Any, layout: str) -> None:
     product = GpuGemm(contraction(132, 136, 40, "f32", layout))
     _check(product, make_plan(product, "plain", "f32", shape))
@@ -141,6 +141,23 @@ def test_large_f32_gemms_have_16_by_8_sums_per_thread() -> None:
     plan = plan_gemm(GpuGemm(contraction(4096, 4096, 4096)), "sm_90a")
     rows, columns = plan.shape.warp
     assert plan.shape.transposes and rows * columns == 32 * 128
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((512, 1024, 256), (64, 64)),
+        ((1024, 256, 512), (32, 64)),
+        ((512, 256, 1024), (32, 32)),
+        ((512, 512, 64), (32, 32)),  # too few steps for the exchange of more sums
+    ],
+    ids=str,
+)
+def test_tiles_of_a_small_transformer(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
+    """One block of 8 x 8 sums a thread on each multiprocessor, where k is long enough."""
+    shape = plan_gemm(GpuGemm(contraction(*sizes)), "sm_90a").shape
+    assert (shape.rows, shape.columns) == tile
+    assert (shape in DIVIDED_F32) == (sizes[2] > 64)
 
 
 @pytest.mark.parametrize(("shape", "layout"), each_value(TENSOR, LAYOUTS), ids=name_of)
