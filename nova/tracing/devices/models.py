@@ -42,6 +42,10 @@ class DeviceModel:
     """The host's time of a call: a program is not faster than that."""
     block_flops: float = 110
     """Operations of one block of an f32 kernel with little work: shared memory bounds it."""
+    task_matrix_flops: float = 365e3
+    """Operations of matrix instructions in tasks of a persistent kernel: `mma.sync` alone."""
+    task_vector_flops: float = 18e3
+    """Operations of f32 tasks without matrix instructions: their tiles are of 256 threads."""
     hop: float = 700
     """From the end of a task to the start of one on another multiprocessor that waits for it."""
     task_latency: float = 900

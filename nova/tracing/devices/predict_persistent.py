@@ -30,7 +30,7 @@ def task_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
     is_matrix = kernel.device is not None and kernel.device.core == "matrix"
     per_task = kernel.flops / tasks
     is_small = not is_matrix and per_task < SMALL_FLOPS
-    rate = (model.matrix_flops if is_matrix else model.vector_flops) / model.processors
+    rate = (model.task_matrix_flops if is_matrix else model.task_vector_flops) / model.processors
     # Tasks on one multiprocessor share its rates.
     sharing = min(model.resident, -(-tasks // model.processors))
     compute = per_task / (min(rate / sharing, model.block_flops) if is_small else rate / sharing)
@@ -41,6 +41,8 @@ def task_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
     bound = "compute" if compute > moving else "memory"
     if max(compute, moving) < latency / 4:
         bound = "latency"
+    if tasks > model.resident * model.processors:  # one block of two waits while the other works
+        return max(compute, moving, latency), bound
     crowding = model.crowding if tasks > model.processors // 2 else 1.0
     return crowding * (latency + max(compute, moving)), bound
 
