@@ -25,7 +25,7 @@ ARGUMENTS = {
     f"nova.optim.{name}": ([nn.Parameter([[1.0]])],)
     for name in (
         *("AdamW", "Adadelta", "Adafactor", "Adagrad", "Adamax", "Lion", "Muon", "NAdam"),
-        *("RAdam", "RMSprop"),
+        *("RAdam", "RMSprop", "ASGD", "Rprop"),
     )
 }
 

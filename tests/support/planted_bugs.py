@@ -179,7 +179,7 @@ def wrong_rounding() -> Any:
 
 
 def wrong_tile_bound() -> Any:
-    right = schedule.KernelSchedule._tile_ranges
+    right = schedule.KernelSchedule.tile_ranges
 
     def ranges(self: Any, tile: Any) -> Any:
         # The first point of every tile is left out.
@@ -187,7 +187,7 @@ def wrong_tile_bound() -> Any:
         single = schedule.index(1)
         return [None if r is None else (arith.addi(r[0], single), r[1]) for r in result]
 
-    return patch.object(schedule.KernelSchedule, "_tile_ranges", ranges)
+    return patch.object(schedule.KernelSchedule, "tile_ranges", ranges)
 
 
 def wrong_accumulation() -> Any:

@@ -109,10 +109,10 @@ def match_max_pool(t: Tensor) -> Match | None:
 
 
 def match_gradient_stop(t: Tensor) -> Match | None:
-    """where(condition, detach(x), x) is x: relu6 and its relatives stop gradients so."""
+    """where(condition, x, detach(x)) is x: relu6 and its relatives stop gradients so."""
     if not _is(t, "where"):
         return None
-    _, stopped, x = t.inputs
+    _, x, stopped = t.inputs
     if not _is(stopped, "detach") or stopped.inputs[0] is not x or x.type != t.type:
         return None
     return (lambda w, _, names: names[0]), (x,)
