@@ -53,7 +53,10 @@ def all_aligned(offsets: Sequence[tuple[Any, Any]], width: int) -> Any:
     for buffer, position in offsets:
         size = int(buffer.type.element_type.width) // 8
         start = memref.extract_aligned_pointer_as_index(buffer)
-        address = arith.addi(start, arith.muli(at(position), index(size)))
+        # The pointer is that of the whole buffer: a view of a tile begins after it.
+        first = memref.ExtractStridedMetadataOp(buffer).offset
+        element = arith.addi(first, at(position))
+        address = arith.addi(start, arith.muli(element, index(size)))
         misalignment = arith.remui(address, index(vector_bytes(buffer, width)))
         total = misalignment if total is None else arith.ori(total, misalignment)
     return arith.cmpi(arith.CmpIPredicate.eq, total, index(0))

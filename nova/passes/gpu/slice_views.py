@@ -10,9 +10,11 @@ for their gradients.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from itertools import product
-from math import prod
+from fractions import Fraction
+from itertools import islice, product
+from math import ceil, floor, prod
 from typing import Any
 
 from nova.codegen.common.loop_nest import make_loop_nest
@@ -31,6 +33,8 @@ _LEAST_BYTES = 1 << 20
 """Smaller slices are copied: each position is a kernel of its own."""
 _MOST_POINTS = 4096
 """Points of a concatenation at which its sources are computed."""
+_MAP_ALIGNMENT = 16
+"""Bytes: tensor maps begin at multiples of it, and matmuls without them are slow."""
 
 
 def view_slices(main: Any, named: dict[str, Any], copies: KernelCopies, inputs: int) -> None:
@@ -108,6 +112,8 @@ class _Read(_Slices):
     def apply(self, inputs: Sequence[Any]) -> None:
         if self.source not in inputs or not _is_alloc(self.target) or self._is_written():
             return
+        if not _is_mapped(self.start, self.source):
+            return
         readers = [op for op in dict.fromkeys(users(self.target)) if op != self.call]
         positions = [self._position(op, self.target, written=False) for op in readers]
         if nbytes(self.target.type) < _LEAST_BYTES or None in positions:
@@ -143,6 +149,8 @@ class _Join(_Slices):
             return
         if self.target not in results and not _is_alloc(self.target):
             return
+        if not all(_is_mapped(part.start, self.target) for part in self.parts):
+            return
         others = [op for op in users(self.target) if op != self.call]
         if not all(self.call.is_before_in_block(op) for op in others):
             return
@@ -167,6 +175,11 @@ class _Join(_Slices):
         for maker, position, start in found:
             self._use_slice(maker, position, self.target, start)
         self.call.erase()
+
+
+def _is_mapped(start: int, buffer: Any) -> bool:
+    """Whether a tensor map can begin at an element of a buffer."""
+    return start * int(buffer.type.element_type.width) // 8 % _MAP_ALIGNMENT == 0
 
 
 def _is_alloc(value: Any) -> bool:
@@ -225,8 +238,8 @@ def _only_op(kernel: Any) -> GenericOp | None:
 def _match_join(kernel: Any) -> list[_Part] | None:
     """Match a kernel that writes its arguments one after the other: where each begins.
 
-    The body of its op loads elements at positions that depend on comparisons with constants. Where
-    it loads from is computed at the points next to these constants, and at the ends.
+    The body of its op loads elements at positions that depend on comparisons of an index with
+    constants. Where it loads from is computed at the points next to where a comparison changes.
     """
     generic = _only_op(kernel)
     arguments = list(kernel.entry_block.arguments)
@@ -237,6 +250,8 @@ def _match_join(kernel: Any) -> list[_Part] | None:
         return None
     starts = {argument: each.pop() for argument, each in distances.items()}
     counts = [prod(argument.type.shape) for argument in arguments]
+    if len(starts) != len(arguments) - 1:
+        return None
     end = 0
     for argument, start in sorted(starts.items(), key=lambda item: item[1]):
         if start != end:
@@ -256,22 +271,19 @@ def _distances(generic: GenericOp, arguments: list[Any]) -> dict[int, set[int]] 
     if generic.accesses[0].row_dims != tuple(range(len(shape))):
         return None
     loaded = _Loads(generic, arguments)
-    points = _points(shape, loaded.constants)
+    seen: set[tuple[int, ...]] = set()
     distances: dict[int, set[int]] = {}
-    for point in points or ():
-        source = loaded.at(point)
-        if source is None or not 0 <= source[1] < prod(arguments[source[0]].type.shape):
+    # A point may show another comparison, which changes at other points.
+    while points := [point for point in loaded.points(shape) if point not in seen]:
+        seen.update(points)
+        if len(seen) > _MOST_POINTS:
             return None
-        distances.setdefault(source[0], set()).add(_flat(point, shape) - source[1])
+        for point in points:
+            source = loaded.at(point)
+            if source is None or not 0 <= source[1] < prod(arguments[source[0]].type.shape):
+                return None
+            distances.setdefault(source[0], set()).add(_flat(point, shape) - source[1])
     return distances or None
-
-
-def _points(shape: Sequence[int], constants: set[int]) -> list[tuple[int, ...]] | None:
-    """The points at which a piecewise linear function of indices may change, and the ends."""
-    sums = constants | {a + b for a in constants for b in constants}
-    near = {c + d for c in sums for d in (-1, 0, 1)}
-    values = [sorted({0, n - 1} | {c for c in near if 0 < c < n}) for n in shape]
-    return list(product(*values)) if prod(map(len, values)) <= _MOST_POINTS else None
 
 
 def _flat(point: Sequence[int], shape: Sequence[int]) -> int:
@@ -281,23 +293,50 @@ def _flat(point: Sequence[int], shape: Sequence[int]) -> int:
     return position
 
 
+@record
+class _Linear:
+    """An integer at a point, and how it grows with each index."""
+
+    value: int
+    slopes: tuple[int, ...]
+
+    def __add__(self, other: _Linear) -> _Linear:
+        slopes = tuple(a + b for a, b in zip(self.slopes, other.slopes, strict=True))
+        return _Linear(self.value + other.value, slopes)
+
+    def __sub__(self, other: _Linear) -> _Linear:
+        return self + _Linear(-other.value, tuple(-slope for slope in other.slopes))
+
+
 class _Loads:
-    """Computes which element of which argument the body of an op yields at a point."""
+    """Computes which element of which argument the body of an op yields at a point.
+
+    `points` are the ends of all loops, and the points next to those at which a comparison seen
+    up to now changes. Between them the position that is loaded from is linear.
+    """
 
     def __init__(self, generic: GenericOp, arguments: list[Any]):
         self.generic = generic
         self.numbers = {argument: i for i, argument in enumerate(arguments)}
         self.element = arguments[-1].type.element_type
-        self.known: dict[Any, int] = {}
+        rank = arguments[-1].type.rank
+        self.level = (0,) * rank
+        self.changes: list[set[int]] = [set() for _ in range(rank)]
+        self.known: dict[Any, _Linear] = {}
         kernel = generic.op.parent.regions[0].blocks[0]
         inner = [op.operation for op in generic.block.operations]
         for op in (*(o.operation for o in kernel.operations), *inner):
             if op.name == "arith.constant" and isinstance(op.attributes["value"], ir.IntegerAttr):
-                self.known[op.results[0]] = int(op.attributes["value"].value)
+                number = int(op.attributes["value"].value)
+                self.known[op.results[0]] = _Linear(number, self.level)
 
-    @property
-    def constants(self) -> set[int]:
-        return set(self.known.values())
+    def points(self, shape: Sequence[int]) -> list[tuple[int, ...]]:
+        values = [
+            sorted({0, n - 1} | {c + d for c in changes for d in (-1, 0, 1) if 0 < c + d < n})
+            for n, changes in zip(shape, self.changes, strict=True)
+        ]
+        count = prod(map(len, values))
+        return list(islice(product(*values), min(count, _MOST_POINTS + 1)))
 
     def at(self, point: Sequence[int]) -> tuple[int, int] | None:
         """The number of an argument, and a position in it; None for any other value."""
@@ -315,43 +354,70 @@ class _Loads:
 
     def _value(self, op: Any, values: dict[Any, Any], point: Sequence[int]) -> Any:
         if op.name == "linalg.index":
-            return point[int(op.attributes["dim"].value)]
+            dim = int(op.attributes["dim"].value)
+            slopes = tuple(int(i == dim) for i in range(len(point)))
+            return _Linear(point[dim], slopes)
         if op.name == "memref.load":
-            source, *indices = op.operands
-            if source not in self.numbers or source.type.element_type != self.element:
-                return None
-            where = [values.get(i) for i in indices]
-            if not all(isinstance(i, int) for i in where):
-                return None
-            return self.numbers[source], _flat([int(i or 0) for i in where], source.type.shape)
+            return self._element(op, values)
         if op.name == "arith.constant":
             return values.get(op.results[0])
         if any(v not in values for v in op.operands):
             return None
         operands = [values[v] for v in op.operands]
-        if op.name in ("arith.extf", "arith.truncf", "arith.index_cast"):
-            # A value of the result's type is the same after it was widened.
+        if op.name in ("arith.extf", "arith.index_cast"):
             return operands[0]
+        if op.name == "arith.truncf":
+            # What was widened from this type is the same again; other types round it.
+            return operands[0] if op.results[0].type == self.element else None
         if op.name == "arith.select":
-            return operands[1] if operands[0] else operands[2]
-        if op.name == "arith.cmpi":
-            return _COMPARES.get(int(op.attributes["predicate"].value), lambda a, b: None)(
-                *operands
-            )
-        return _INTEGERS[op.name](*operands) if op.name in _INTEGERS else None
+            return operands[1] if operands[0].value else operands[2]
+        if not all(isinstance(operand, _Linear) for operand in operands):
+            return None
+        return self._integer(op, operands, point)
+
+    def _element(self, op: Any, values: dict[Any, Any]) -> tuple[int, int] | None:
+        source, *indices = op.operands
+        if source not in self.numbers or source.type.element_type != self.element:
+            return None
+        where = [values.get(i) for i in indices]
+        positions = [i.value for i in where if isinstance(i, _Linear)]
+        if len(positions) != len(where):
+            return None
+        return self.numbers[source], _flat(positions, source.type.shape)
+
+    def _integer(self, op: Any, operands: list[_Linear], point: Sequence[int]) -> _Linear | None:
+        if op.name == "arith.addi":
+            return operands[0] + operands[1]
+        if op.name == "arith.subi":
+            return operands[0] - operands[1]
+        if op.name not in ("arith.cmpi", "arith.maxsi", "arith.minsi"):
+            return None
+        if not self._note_change(operands[0] - operands[1], point):
+            return None
+        if op.name != "arith.cmpi":
+            choose = max if op.name == "arith.maxsi" else min
+            return choose(operands, key=lambda operand: operand.value)
+        compare = _COMPARES.get(int(op.attributes["predicate"].value))
+        if compare is None:
+            return None
+        return _Linear(int(compare(*(operand.value for operand in operands))), self.level)
+
+    def _note_change(self, difference: _Linear, point: Sequence[int]) -> bool:
+        """Note where the sign of a difference changes; whether one index at most decides it."""
+        dims = [dim for dim, slope in enumerate(difference.slopes) if slope]
+        if len(dims) > 1:
+            return False
+        for dim in dims:
+            root = Fraction(difference.value, difference.slopes[dim])
+            self.changes[dim] |= {point[dim] - floor(root), point[dim] - ceil(root)}
+        return True
 
 
-_COMPARES: dict[int, Callable[[int, int], int]] = {
-    0: lambda a, b: int(a == b),
-    1: lambda a, b: int(a != b),
-    2: lambda a, b: int(a < b),
-    3: lambda a, b: int(a <= b),
-    4: lambda a, b: int(a > b),
-    5: lambda a, b: int(a >= b),
-}
-_INTEGERS: dict[str, Callable[[int, int], int]] = {
-    "arith.addi": lambda a, b: a + b,
-    "arith.subi": lambda a, b: a - b,
-    "arith.maxsi": max,
-    "arith.minsi": min,
+_COMPARES: dict[int, Callable[[int, int], bool]] = {
+    0: operator.eq,
+    1: operator.ne,
+    2: operator.lt,
+    3: operator.le,
+    4: operator.gt,
+    5: operator.ge,
 }

@@ -46,3 +46,14 @@ def test_small_and_updated_results_stay_in_the_caches():
     x = nova.tensor(np.zeros(LARGE, np.float32), name="x")
     total = nova.compile(nova.sum(x * 2.0), inputs=[x], target="x86_64-v3")
     assert "nontemporal" not in total.stages["ll"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_tiles_that_begin_anywhere(level):
+    """The copies of windows stream into tiles of a buffer whose offsets are no whole vectors."""
+    x, w = np.ones((5, 64, 30, 61), np.float32), np.ones((1, 64, 3, 3), np.float32)
+    inputs = [nova.input(x.shape), nova.input(w.shape)]
+    compiled = nova.compile(nova.conv2d(*inputs, padding=(1, 0)), inputs=inputs, target=level)
+    result = np.asarray(compiled(x, w))
+    assert (result[:, :, 1:-1] == 576).all()
+    assert (result[:, :, [0, -1]] == 384).all()

@@ -175,3 +175,14 @@ def test_errors_name_the_function_and_the_line(
     with pytest.raises(error, match=says) as caught:
         call()
     assert "test_added_functions.py" in str(caught.value)
+
+
+def test_the_last_offset_ends_the_last_bag() -> None:
+    torch = pytest.importorskip("torch")
+    index, offsets = [1, 0, 2, 1, 1, 0, 2, 2], [0, 3, 6]
+    weight = np.arange(12, dtype=np.float32).reshape(3, 4)
+    result = nova.embedding_bag(index, weight, offsets, mode="sum", include_last_offset=True)
+    expected = torch.nn.functional.embedding_bag(
+        *(torch.tensor(a) for a in (index, weight, offsets)), mode="sum", include_last_offset=True
+    )
+    np.testing.assert_array_equal(np.asarray(result.numpy()), expected.numpy())

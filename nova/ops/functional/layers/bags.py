@@ -53,7 +53,14 @@ def _embedding_bag(
             f"embedding_bag: an index of {index.shape} without offsets",
             hint="give the start of each bag as offsets, or an index of (bags, size)",
         )
-    return _reduce_bags(F, rows, used, mode, _starts(F, offsets, include_last_offset))
+    starts = _starts(F, offsets)
+    if include_last_offset:
+        if not starts.shape[0]:
+            raise ShapeError("embedding_bag: include_last_offset without offsets")
+        bags = starts.shape[0] - 1
+        used = used & (F.arange(index.shape[0]) < F.narrow(starts, 0, bags, 1))
+        starts = F.narrow(starts, 0, 0, bags)
+    return _reduce_bags(F, rows, used, mode, starts)
 
 
 def _scales(F: Any, index: Any, mode: str, scales: Any) -> Any:
@@ -78,14 +85,10 @@ def _used(F: Any, index: Any, padding_idx: Any, count: Any) -> Any:
     return F.ne(index, place + count if place < 0 else place)
 
 
-def _starts(F: Any, offsets: Any, include_last_offset: bool) -> Any:
+def _starts(F: Any, offsets: Any) -> Any:
     starts = to_dtype(F, as_integers(F, "embedding_bag", offsets, "offsets"), i64)
     require_rank("embedding_bag", starts, 1, 1)
-    if not include_last_offset:
-        return starts
-    if not starts.shape[0]:
-        raise ShapeError("embedding_bag: include_last_offset without offsets")
-    return F.narrow(starts, 0, 0, starts.shape[0] - 1)
+    return starts
 
 
 def _reduce_rows(F: Any, rows: Any, used: Any, mode: str) -> Any:
