@@ -29,6 +29,7 @@ from nova.codegen.gpu.ptx_ops import (
     narrow_pair,
     store,
     warp_barrier,
+    wide,
     word,
 )
 from nova.codegen.gpu.wgmma import instructions as ptx
@@ -191,9 +192,9 @@ class _TileCode:
         self.warp_row = arith.shli(arith.shrui(self.consumer.thread, word(5)), word(4))
         warp_row = arith.addi(self.warp_row, arith.shrui(lane, word(2)))
         first = arith.addi(arith.muli(self.consumer.group, word(rows)), warp_row)
-        own_row = add(self.tile.row, _wide(first))
+        own_row = add(self.tile.row, wide(first))
         pair = arith.shli(arith.andi(lane, word(3)), word(1))
-        own_column = add(self.tile.column, _wide(pair))
+        own_column = add(self.tile.column, wide(pair))
         per_block = self.count // (rows // 64)
         columns = 2 * per_block
         self.chunks = [
@@ -232,10 +233,10 @@ class _TileCode:
                 for first, second in zip(*pair, strict=True)
             )
             own_row = arith.addi(arith.addi(first_row, block_row), within)
-            row = add(self.tile.row, _wide(own_row))
+            row = add(self.tile.row, wide(own_row))
             if not is_multiple(spec.m, tile.rows):
                 row = minimum(row, spec.m - 1)
-            at_column = add(self.tile.column, _wide(column))
+            at_column = add(self.tile.column, wide(column))
             if not is_multiple(spec.n, tile.columns):
                 at_column = minimum(at_column, spec.n - 1)
             prefetch(self.tile, row, at_column)
@@ -338,16 +339,16 @@ class _TileCode:
         for counter, stride in zip(self.tile.enclosing, output.enclosing_strides, strict=True):
             start = add(start, mul(counter, stride))
         group_row = arith.muli(self.consumer.group, word(plan.tile.rows // plan.tile.consumers))
-        first_row = add(self.tile.row, _wide(arith.addi(group_row, word(block_row))))
-        warp_row = _wide(self.warp_row)
+        first_row = add(self.tile.row, wide(arith.addi(group_row, word(block_row))))
+        warp_row = wide(self.warp_row)
         with loop(0, 16, 1) as number:
             piece_row = add(warp_row, number)
             row = add(first_row, piece_row)
             row_start = add(start, mul(row, output.row_stride))
-            shared_row = add(_wide(buffer), mul(piece_row, ROW_BYTES))
+            shared_row = add(wide(buffer), mul(piece_row, ROW_BYTES))
             key = modulo(piece_row, 8)
             for first in range(0, columns, 32):
-                within = add(_wide(self.lane), first)
+                within = add(wide(self.lane), first)
                 column = add(self.tile.column, add(within, first_column))
                 inside = self._is_inside(row, column)
                 if first + 32 > columns:
@@ -387,7 +388,7 @@ class _TileCode:
         self._barrier()
         rows = self.store.plan.tile.rows // self.store.plan.tile.consumers
         with when(self._is_first):
-            group_row = _wide(arith.muli(self.consumer.group, word(rows)))
+            group_row = wide(arith.muli(self.consumer.group, word(rows)))
             row = add(add(self.tile.row, group_row), block_row)
             enclosing: Sequence[Index] = self.tile.enclosing
             boxed = self.store.plan.boxed
@@ -427,7 +428,7 @@ class _TileCode:
             for half, elements in enumerate(halves):
                 address = arith.addi(row_start, arith.addi(offset, word(8 * half * ROW_BYTES)))
                 packed = ir.VectorType.get([2], elements[0].type)
-                store(vector.from_elements(packed, elements), _wide(address), SHARED, 8)
+                store(vector.from_elements(packed, elements), wide(address), SHARED, 8)
 
     def _is_inside(self, row: Index, column: Index) -> ir.Value:
         """Whether C has this element."""
@@ -491,11 +492,6 @@ def pack_pair(first: Any, second: Any) -> ir.Value:
     halves = [arith.bitcast(ir.IntegerType.get_signless(16), value) for value in (first, second)]
     low, high = (arith.extui(ir.IntegerType.get_signless(32), half) for half in halves)
     return arith.ori(low, arith.shli(high, word(16)))
-
-
-def _wide(value: ir.Value) -> ir.Value:
-    """An i32 as an index."""
-    return arith.index_castui(ir.IndexType.get(), value)
 
 
 def element_size(root: Any) -> int:

@@ -31,7 +31,7 @@ from nova.codegen.gpu.cluster_ops import (
     cluster_wait,
 )
 from nova.codegen.gpu.gemm.tile_order import tile_position
-from nova.codegen.gpu.ptx_ops import shared_base, wait_for_launches, word
+from nova.codegen.gpu.ptx_ops import shared_base, wait_for_launches, wide, word
 from nova.codegen.gpu.wgmma import instructions as ptx
 from nova.codegen.gpu.wgmma.plan import (
     ROW_BYTES,
@@ -195,7 +195,7 @@ class _Block:
         plan = self.plan
         (row, column), enclosing = tile_position(plan, number)
         if rank is not None:
-            row = add(mul(row, plan.tile.cluster), _wide(rank))
+            row = add(mul(row, plan.tile.cluster), wide(rank))
         return TilePosition(mul(row, plan.tile.rows), mul(column, plan.tile.columns), enclosing)
 
     def _stage_range(self, rank: ir.Value | None) -> tuple[ir.Value, ir.Value]:
@@ -203,7 +203,7 @@ class _Block:
         plan = self.plan
         if plan.tile.split == 1 or rank is None:
             return index(0), index(plan.stages)
-        first = mul(_wide(rank), plan.part_stages)
+        first = mul(wide(rank), plan.part_stages)
         return index(first), index(minimum(add(first, plan.part_stages), plan.stages))
 
     # --- producer -------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class _Block:
         first, end = self._stage_range(rank)
         # The first stage after those that has the number of this warp.
         skipped = arith.andi(arith.subi(warp, word(begun)), word(_WARPS - 1))
-        start = add(add(first, begun), _wide(skipped))
+        start = add(add(first, begun), wide(skipped))
         op = scf.ForOp(index(start), end, index(_WARPS), [])
         with ir.InsertionPoint(op.body):
             number = word(index(sub(op.induction_variable, first)))
@@ -307,7 +307,7 @@ class _Block:
         if rank is not None:
             part = plan.rhs.outer
             start = arith.addi(start, arith.muli(rank, word(part * ROW_BYTES)))
-            column, mask = add(column, mul(_wide(rank), part)), (1 << plan.tile.cluster) - 1
+            column, mask = add(column, mul(wide(rank), part)), (1 << plan.tile.cluster) - 1
         self._copy_operand(plan.rhs, self.maps[1], start, column, step, enclosing, full, mask)
 
     def _copy_operand(
@@ -364,7 +364,7 @@ class _Block:
         def tile_sums(tile: TilePosition, slot: Any, parity: Any) -> list[Any]:
             sums = ptx.undefined_sums(rows // 64 * plan.tile.columns // 2)
             if rank is not None and plan.tile.split > 1:
-                part = mul(_wide(rank), plan.part_columns)
+                part = mul(wide(rank), plan.part_columns)
                 tile = replace(tile, column=add(tile.column, part))
             store = self.epilogue(tile, consumer, len(sums) // plan.tile.split)
             initial = [slot, parity, word(0), *sums]
@@ -435,8 +435,3 @@ class _Block:
 
 def _is_equal(value: ir.Value, number: int) -> ir.Value:
     return arith.cmpi(_EQUAL, value, word(number))
-
-
-def _wide(value: ir.Value) -> ir.Value:
-    """An i32 as an index."""
-    return arith.index_castui(ir.IndexType.get(), value)
