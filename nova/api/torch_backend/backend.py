@@ -15,6 +15,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from nova.api.torch_backend.frame_recording import skip_frame_recording
 from nova.api.torch_backend.inference import trace_inference
 from nova.api.torch_backend.options import Options, read_options
 from nova.api.torch_backend.program import GraphProgram
@@ -56,6 +57,7 @@ def nova_backend(
 ) -> Callable[..., Any]:
     """Compile a graph of dynamo; torch calls this for `torch.compile(..., backend="nova")`."""
     settings = read_options(options, mode)
+    skip_frame_recording()
     plain = trace_inference(module, example_inputs)
     if plain is not None and not unsupported_nodes(plain.graph):
         program = _compile_part(plain, settings, "torch inference")
