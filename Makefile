@@ -88,6 +88,7 @@ bench: $(BENCH)
 # Where a GPU is, and torch and jax that know it.
 bench-gpu: $(BENCH)
 	$(BIN)/python benchmarks/gpu/run.py
+	$(BIN)/python benchmarks/gpu/verdicts.py
 
 # The site in build/site, to be opened from the file system; the variable hides an advertisement.
 docs: $(DOCS)

@@ -282,7 +282,8 @@ def torch_calls(case: Case, arrays: Sequence[Any], gradients: bool) -> dict[str,
     return calls
 
 
-def time_case(case: Case, gradients: bool, choices: Sequence[str]) -> None:
+def measure_case(case: Case, gradients: bool, choices: Sequence[str]) -> dict[str, float]:
+    """Microseconds of the backends of torch, and of `nova` with each choice."""
     arrays = make_arrays(case)
     calls = torch_calls(case, arrays, gradients)
     for choice in choices:
@@ -290,9 +291,17 @@ def time_case(case: Case, gradients: bool, choices: Sequence[str]) -> None:
             calls[f"nova {choice}"] = make_nova(case, arrays, gradients, choice)
         except Exception as error:
             print(f"{case.name}: {choice}: {type(error).__name__}: {error}"[:300])
-    times = measure(calls)
+    return measure(calls)
+
+
+def best_of_torch(times: dict[str, float]) -> float:
+    return min(t for name, t in times.items() if not name.startswith("nova"))
+
+
+def time_case(case: Case, gradients: bool, choices: Sequence[str]) -> None:
+    times = measure_case(case, gradients, choices)
     flops = case.matmul_flops * (7 if gradients else 2)
-    best = min(t for name, t in times.items() if not name.startswith("nova"))
+    best = best_of_torch(times)
     rates = "; ".join(
         f"{name} {t:.1f} ({flops / t / 1e6:.0f} TFLOP/s{_ratio(name, best / t)})"
         for name, t in times.items()

@@ -132,21 +132,30 @@ def check(cases: Sequence[Case]) -> int:
     return int(wrong > 0)
 
 
+def time_case(case: Case, choices: Sequence[str] = ()) -> dict[str, float]:
+    """Microseconds of both ways of torch, of `nova`, and of Nova with other choices."""
+    arrays = make_arrays(case)
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, fast in (("torch fast", True), ("torch", False)):
+        call = torch_scaled(case, arrays, fast=fast)
+        try:
+            call()
+            calls[name] = call
+        except RuntimeError as error:
+            print(f"{case.name}: {name}: {error}"[:200])
+    for choice in ("auto", *choices):
+        calls["nova" if choice == "auto" else choice] = make_nova(case, arrays, choice)
+    return measure(calls)
+
+
+def best_of_torch(times: dict[str, float]) -> float:
+    return min(t for name, t in times.items() if name.startswith("torch"))
+
+
 def time_cases(cases: Sequence[Case], tiles: bool) -> None:
     for case in cases:
-        arrays = make_arrays(case)
-        calls: dict[str, Callable[[], Any]] = {}
-        for name, fast in (("torch fast", True), ("torch", False)):
-            call = torch_scaled(case, arrays, fast=fast)
-            try:
-                call()
-                calls[name] = call
-            except RuntimeError as error:
-                print(f"{case.name}: {name}: {error}"[:200])
-        for choice in ("auto", *(CHOICES if tiles else ())):
-            calls["nova" if choice == "auto" else choice] = make_nova(case, arrays, choice)
-        times = measure(calls)
-        best = min(t for name, t in times.items() if name.startswith("torch"))
+        times = time_case(case, CHOICES if tiles else ())
+        best = best_of_torch(times)
         line = "; ".join(f"{name} {t:.1f} us ({best / t:.3f})" for name, t in times.items())
         rate = 2.0 * case.m * case.n * case.k / times["nova"] / 1e6
         print(f"{case.name}: {line}; {rate:.0f} TFLOP/s", flush=True)

@@ -25,7 +25,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import nova
+from benchmarks.gpu.device_lock import exclusive_device
 from nova import optim
 
 CONFIGS = {  # sequences of a batch, vocabulary, context, width, heads, layers
@@ -172,6 +174,11 @@ def timed(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
     """The median milliseconds of a run, with runs in the queue."""
     run()
     wait()
+    with exclusive_device():
+        return _median_round(run, wait)
+
+
+def _median_round(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
     start = time.perf_counter()
     run()
     wait()
@@ -190,7 +197,8 @@ def wait_for_device() -> None:
     """Wait for all queues of the device; Nova uses its primary context, as torch does."""
     import torch
 
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():  # the simulated device has none
+        torch.cuda.synchronize()
 
 
 def print_kernels(step: Any, batch: Any) -> None:
@@ -262,7 +270,8 @@ def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray,
     return np.asarray(scores.numpy(), np.float32), milliseconds
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command line, with `where` programs are compiled for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("workload", choices=("step", "forward", "loss", "losses", "all"))
     parser.add_argument("--config", choices=tuple(CONFIGS), default="small")
@@ -271,14 +280,19 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="write the losses of all steps to this file")
     parser.add_argument("--only", choices=("nova", "torch"))
     parser.add_argument("--device", default="cuda")
-    args = parser.parse_args()
-    if args.workload == "all":
-        run_all()
-        return
+    args = parser.parse_args(arguments)
     args.timed = args.device != "sim"
     simulated = {"target": "cuda:sm_90a", "run_mode": "sim"}
     args.where = simulated if args.device == "sim" else {"target": "cuda"}
     nova.knobs.cache = False
+    return args
+
+
+def main() -> None:
+    args = parse()
+    if args.workload == "all":
+        run_all()
+        return
     if args.workload == "loss":
         compare_losses(args)
         return
@@ -304,7 +318,11 @@ def run_all() -> None:
         subprocess.run([sys.executable, __file__, *words.split()])
 
 
-def compare_steps(args: Any, model: Any) -> None:
+Step = tuple[list[float], float, float, float]
+"""Losses, milliseconds of a step, bytes, seconds of the first step."""
+
+
+def measure_steps(args: Any, model: Any) -> dict[str, Step]:
     batches = make_batches(args.config, CONFIGS[args.config][0], args.steps)
     results = {}
     # torch first: the step of Nova changes the parameters of the model.
@@ -312,6 +330,11 @@ def compare_steps(args: Any, model: Any) -> None:
         results["torch.compile"] = torch_step(args.config, model, batches)
     if args.only != "torch":
         results["Nova"] = nova_step(args, model, batches)
+    return results
+
+
+def compare_steps(args: Any, model: Any) -> None:
+    results = measure_steps(args, model)
     for name, (losses, milliseconds, memory, cold) in results.items():
         print(
             f"{name}: {milliseconds:.2f} ms, {memory / 1e9:.2f} GB, first step {cold:.1f} s, "
@@ -322,7 +345,17 @@ def compare_steps(args: Any, model: Any) -> None:
         print(f"losses differ by at most {np.abs(losses - expected).max():.4f}")
 
 
-def compare_training(args: Any, model: Any) -> None:
+def train(step: Callable[..., Any], batches: Sequence[Any]) -> list[Any]:
+    """The losses of all steps; others measure while the first one is compiled."""
+    losses = [step(*batches[0])]
+    wait_for_device()
+    with exclusive_device():
+        losses += [step(*batch) for batch in batches[1:]]
+        wait_for_device()
+    return losses
+
+
+def training_losses(args: Any, model: Any) -> dict[str, list[float]]:
     """The losses of all steps, of Nova and of torch twice, from the same weights."""
     batches = make_batches(args.config, CONFIGS[args.config][0], args.steps)
     losses: dict[str, list[float]] = {}
@@ -332,13 +365,18 @@ def compare_training(args: Any, model: Any) -> None:
         placed = [tuple(torch.from_numpy(a).cuda() for a in batch) for batch in batches]
         for name, compiled in (("torch.compile", True), ("torch", False)):
             step = torch_training(args.config, model, compiled=compiled)
-            losses[name] = [float(loss) for loss in [step(*batch) for batch in placed]]
+            losses[name] = [float(loss) for loss in train(step, placed)]
             del step
             torch.cuda.empty_cache()
     if args.only != "torch":
         step, _ = nova_training(args, model)
         arrays = [[nova.to_device(a, args.device) for a in batch] for batch in batches]
-        losses["Nova"] = [float(loss.numpy()) for loss in [step(*batch) for batch in arrays]]
+        losses["Nova"] = [float(loss.numpy()) for loss in train(step, arrays)]
+    return losses
+
+
+def compare_training(args: Any, model: Any) -> None:
+    losses = training_losses(args, model)
     print_losses(losses)
     if args.table is not None:
         rows = [",".join(["step", *losses])]
@@ -356,55 +394,79 @@ def print_losses(losses: dict[str, list[float]]) -> None:
     print("| step | " + " | ".join(str(i + 1) for i in shown) + " |")
     for name, values in losses.items():
         print(f"| {name} | " + " | ".join(f"{values[i]:.4f}" for i in shown) + " |")
-    (base, expected), *others = losses.items()
-    for name, values in others:
-        apart = np.abs(np.array(values) - np.array(expected))
+    base, *others = losses
+    for name in others:
+        apart = loss_differences(losses, name, base)
         print(f"{name} - {base}: at most {apart.max():.2e}, {apart.mean():.2e} on average")
 
 
-def compare_losses(args: Any) -> None:
+def loss_differences(losses: dict[str, list[float]], name: str, base: str) -> np.ndarray:
+    return np.abs(np.array(losses[name]) - np.array(losses[base]))
+
+
+@dataclass(frozen=True)
+class LossRun:
+    """A loss with its gradients: one run, the bytes that it needs, the loss."""
+
+    run: Callable[[], Any]
+    wait: Callable[[], Any]
+    size: int
+    value: float
+
+
+def linear_arrays(device: str) -> list[np.ndarray]:
+    """Rows, a weight and targets of a linear layer with cross entropy."""
+    rows, width, vocabulary = (8192, 768, 50304) if device != "sim" else (256, 64, 512)
+    generator = np.random.default_rng(0)
+    shapes = (rows, width), (vocabulary, width)
+    return [*_bf16(generator, shapes), generator.integers(0, vocabulary, rows)]
+
+
+def score_arrays(device: str) -> list[np.ndarray]:
+    """Scores and targets of a cross entropy."""
+    rows, vocabulary = (8192, 50304) if device != "sim" else (256, 512)
+    generator = np.random.default_rng(0)
+    return [*_bf16(generator, [(rows, vocabulary)]), generator.integers(0, vocabulary, rows)]
+
+
+def _bf16(generator: np.random.Generator, shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     import ml_dtypes
 
-    rows, width, vocabulary = (8192, 768, 50304) if args.device != "sim" else (256, 64, 512)
-    generator = np.random.default_rng(0)
-    x, weight = (
+    return [
         (0.05 * generator.standard_normal(shape, np.float32)).astype(ml_dtypes.bfloat16)
-        for shape in ((rows, width), (vocabulary, width))
-    )
-    target = generator.integers(0, vocabulary, rows)
-    X, W = (nova.tensor(a, requires_grad=True) for a in (x, weight))
-    T = nova.tensor(target)
-    for name, function in (
-        ("linear_cross_entropy", nova.linear_cross_entropy),
-        ("cross_entropy(linear)", lambda x, w, t: nova.cross_entropy(nova.linear(x, w), t)),
-    ):
-        loss = function(X, W, T)
-        gradients = nova.grad(lambda a, b, f=function: f(a, b, T), argnums=(0, 1))(X, W)
-        program = nova.compile([loss, *gradients], inputs=[X, W, T], **args.where)
-        placed = [nova.to_device(a, args.device) for a in (x, weight, target)]
-        value = float(np.asarray(program(*placed)[0].numpy(), np.float32))
-        if args.trace:
-            print_kernels(lambda *arrays, run=program: run(*arrays)[0], placed)
-        milliseconds = timed(partial(program, *placed), wait_for_device) if args.timed else 0.0
-        size = program.workspace_size / 1e6
-        print(f"Nova {name}: {milliseconds * 1e3:.0f} us, {size:.0f} MB, loss {value:.4f}")
-    if args.only != "nova":
-        print_torch_loss(x, weight, target)
+        for shape in shapes
+    ]
 
 
-def print_torch_loss(x: np.ndarray, weight: np.ndarray, target: np.ndarray) -> None:
+def nova_loss(args: Any, function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> LossRun:
+    """`function` of tensors and targets, with gradients of the tensors."""
+    *values, target = (np.broadcast_to(np.zeros((), a.dtype), a.shape) for a in arrays)
+    leaves, T = [nova.tensor(a, requires_grad=True) for a in values], nova.tensor(target)
+    gradients = nova.grad(lambda *a: function(*a, T), argnums=tuple(range(len(leaves))))(*leaves)
+    gradients = gradients if isinstance(gradients, tuple | list) else (gradients,)
+    program = nova.compile([function(*leaves, T), *gradients], inputs=[*leaves, T], **args.where)
+    placed = [nova.to_device(a, args.device) for a in arrays]
+    value = float(np.asarray(program(*placed)[0].numpy(), np.float32))
+    if args.trace:
+        print_kernels(lambda *arrays: program(*arrays)[0], placed)
+    return LossRun(partial(program, *placed), wait_for_device, program.workspace_size, value)
+
+
+def torch_loss(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> LossRun:
+    """The same by torch.compile; the bytes are those of a run without its results."""
     import torch
-    from torch.nn import functional as f
 
-    tx, tw = (torch.from_numpy(a.astype(np.float32)).cuda().bfloat16() for a in (x, weight))
-    tx.requires_grad_()
-    tw.requires_grad_()
-    tt = torch.from_numpy(target).cuda()
-    compiled = torch.compile(lambda a, b: f.cross_entropy(f.linear(a, b).float(), tt))
+    *values, target = arrays
+    leaves = [torch.from_numpy(a.view(np.int16)).cuda().view(torch.bfloat16) for a in values]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    placed = torch.from_numpy(target).cuda()
+    compiled = torch.compile(lambda *tensors: function(*tensors, placed))
 
     def run() -> Any:
-        tx.grad = tw.grad = None
-        loss = compiled(tx, tw)
+        for leaf in leaves:
+            leaf.grad = None
+        loss = compiled(*leaves)
         loss.backward()
         return loss
 
@@ -412,9 +474,38 @@ def print_torch_loss(x: np.ndarray, weight: np.ndarray, target: np.ndarray) -> N
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     run()
-    size = (torch.cuda.max_memory_allocated() - before) / 1e6
-    milliseconds = timed(run, torch.cuda.synchronize)
-    print(f"torch.compile: {milliseconds * 1e3:.0f} us, {size:.0f} MB, loss {value:.4f}")
+    size = torch.cuda.max_memory_allocated() - before
+    return LossRun(run, torch.cuda.synchronize, size, value)
+
+
+def torch_cross_entropy(scores: Any, target: Any) -> Any:
+    from torch.nn import functional as f
+
+    return f.cross_entropy(scores.float(), target)
+
+
+def torch_linear_cross_entropy(x: Any, weight: Any, target: Any) -> Any:
+    from torch.nn import functional as f
+
+    return torch_cross_entropy(f.linear(x, weight), target)
+
+
+def compare_losses(args: Any) -> None:
+    arrays = linear_arrays(args.device)
+    functions = {
+        "Nova linear_cross_entropy": partial(nova_loss, args, nova.linear_cross_entropy),
+        "Nova cross_entropy(linear)": partial(
+            nova_loss, args, lambda x, w, t: nova.cross_entropy(nova.linear(x, w), t)
+        ),
+    }
+    if args.only != "nova":
+        functions["torch.compile"] = partial(torch_loss, torch_linear_cross_entropy)
+    for name, make in functions.items():
+        loss = make(arrays)
+        milliseconds = timed(loss.run, loss.wait) if args.timed else 0.0
+        print(
+            f"{name}: {milliseconds * 1e3:.0f} us, {loss.size / 1e6:.2f} MB, loss {loss.value:.4f}"
+        )
 
 
 def compare_forward(args: Any, model: Any) -> None:

@@ -94,7 +94,8 @@ def workloads() -> list[Workload]:
     ]
 
 
-def run(workload: Workload, compiled: bool) -> None:
+def time_workload(workload: Workload, compiled: bool) -> dict[str, float]:
+    """Microseconds of `nova`, `torch` and `torch.compile`."""
     import torch
 
     shape = (workload.rows, workload.length)
@@ -121,9 +122,14 @@ def run(workload: Workload, compiled: bool) -> None:
     }
     if compiled:
         calls["torch.compile"] = partial(torch.compile(workload.reference), *arrays)
-    times = measure(calls)
+    return measure(calls)
+
+
+def run(workload: Workload, compiled: bool) -> None:
+    times = time_workload(workload, compiled)
     line = ", ".join(f"{name} {time:.1f} us" for name, time in times.items())
     rate = workload.moved / times["nova"] / 1e6
+    shape = (workload.rows, workload.length)
     print(f"{workload.name} {shape} {workload.element}: {line}; {rate:.2f} TB/s", flush=True)
 
 

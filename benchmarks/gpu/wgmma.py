@@ -27,10 +27,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import nova
+from benchmarks.gpu.device_lock import exclusive_device
 from nova.codegen.gpu.wgmma.plan import TILES
 
 ROUNDS = 9
 ROUND_SECONDS = 0.006
+ELEMENTS: dict[str, tuple[str, Any]] = {  # the names of torch and the types of numpy
+    "bf16": ("bfloat16", ml_dtypes.bfloat16),
+    "f16": ("float16", np.float16),
+    "f32": ("float32", np.float32),
+}
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ def make_arrays(case: Case) -> list[Any]:
         shapes.append((case.n,))
     if "r" in case.epilogue:
         shapes.append((*batch, case.m, case.n))
-    element = torch.bfloat16 if case.element == "bf16" else torch.float16
+    element = getattr(torch, ELEMENTS[case.element][0])
     return [torch.randn(s, device="cuda", dtype=torch.float32).to(element) for s in shapes]
 
 
@@ -173,8 +179,8 @@ def make_nova(case: Case, arrays: Sequence[Any]) -> Callable[[], Any]:
     """The compiled program on device arrays; a `tile` number forces that tile."""
     import torch
 
-    element = ml_dtypes.bfloat16 if case.element == "bf16" else np.float16
-    placed = [x.cpu().view(torch.int16).numpy().view(element) for x in arrays]
+    element = ELEMENTS[case.element][1]
+    placed = [x.cpu().view(torch.uint8).numpy().view(element) for x in arrays]
     leaves = [nova.tensor(np.broadcast_to(np.zeros((), element), x.shape)) for x in placed]
     with nova.knobs.override(gpu_gemm=tile_choice(case.tile)):
         program = nova.compile(nova_function(case)(*leaves), inputs=leaves, target="cuda")
@@ -208,6 +214,13 @@ def check(cases: Sequence[Case]) -> int:
 
 def measure(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Microseconds of a run in the queue."""
+    for call in calls.values():  # a contender of torch may compile now, before others wait
+        call()
+    with exclusive_device():
+        return _measure(calls)
+
+
+def _measure(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     import torch
 
     counts, samples = {}, {name: [] for name in calls}
@@ -231,25 +244,29 @@ def measure(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in samples.items()}
 
 
-def time_cases(title: str, cases: Sequence[Case], tiles: bool) -> None:
+def time_case(case: Case, tiles: Sequence[int] = ()) -> dict[str, float]:
+    """Microseconds of `torch`, `nova`, and of Nova with tiles: `t` and their numbers."""
     import torch
 
+    arrays = make_arrays(case)
+    function = torch_function(case)
+    compiled = torch.compile(function) if case.epilogue else function
+    with torch.no_grad():
+        calls: dict[str, Callable[[], Any]] = {"torch": partial(compiled, *arrays)}
+        for number in (None, *tiles):
+            varied = Case(**{**case.__dict__, "tile": number})
+            try:
+                calls["nova" if number is None else f"t{number}"] = make_nova(varied, arrays)
+            except Exception as error:
+                print(f"{varied.name}: {type(error).__name__}: {error}"[:300])
+        return measure(calls)
+
+
+def time_cases(title: str, cases: Sequence[Case], tiles: bool) -> None:
     print(title)
     ratios = []
     for case in cases:
-        arrays = make_arrays(case)
-        function = torch_function(case)
-        compiled = torch.compile(function) if case.epilogue else function
-        with torch.no_grad():
-            calls: dict[str, Callable[[], Any]] = {"torch": partial(compiled, *arrays)}
-            numbers = range(len(TILES)) if tiles else ()
-            for number in (None, *numbers):
-                varied = Case(**{**case.__dict__, "tile": number})
-                try:
-                    calls["nova" if number is None else f"t{number}"] = make_nova(varied, arrays)
-                except Exception as error:
-                    print(f"{varied.name}: {type(error).__name__}: {error}"[:300])
-            times = measure(calls)
+        times = time_case(case, range(len(TILES)) if tiles else ())
         best = times["torch"]
         ratio = best / times.get("nova", float("inf"))
         ratios.append(ratio)
@@ -258,8 +275,11 @@ def time_cases(title: str, cases: Sequence[Case], tiles: bool) -> None:
         )
         rate = case.flops / times.get("nova", float("inf")) / 1e6
         print(f"{case.name}: torch {best:.1f} us; {rates}; {rate:.0f} TFLOP/s", flush=True)
-    mean = exp(sum(map(log, ratios)) / len(ratios))
-    print(f"geometric mean of torch / Nova {mean:.3f}", flush=True)
+    print(f"geometric mean of torch / Nova {geometric_mean(ratios):.3f}", flush=True)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return exp(sum(map(log, values)) / len(values))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
