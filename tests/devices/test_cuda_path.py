@@ -196,7 +196,7 @@ def test_large_arrays_go_in_pieces(fake: FakeCuda, device: _native.Device) -> No
         np.testing.assert_array_equal(model(large), 2 * large)
     history = fake.history
     first = history.index("cuMemcpyHtoDAsync")
-    launch = history.index("cuLaunchKernel")
+    launch = history.index("cuGraphLaunch")
     last = history.index("cuMemcpyDtoHAsync")
     assert first < launch < last
     assert "cuStreamWaitEvent" in history[first:launch]
@@ -291,12 +291,17 @@ def test_other_pointers_change_the_graph(fake: FakeCuda, device: _native.Device)
     assert fake.count("cuGraphLaunch") == 12
 
 
-def test_one_launch_needs_no_graph(fake: FakeCuda, device: _native.Device) -> None:
+def test_one_launch_is_a_graph_from_the_second_run_on(
+    fake: FakeCuda, device: _native.Device
+) -> None:
     model = model_of(large_contents(), device)
-    there = DeviceArray.of(device, np.ones(LARGE // 4, "f4"))
+    ones = np.ones(LARGE // 4, "f4")
+    there, out = DeviceArray.of(device, ones), DeviceArray.of(device, ones)
     for _ in range(3):
-        model(there)
-    assert fake.count("cuGraphCreate") == 0
+        model.run([there], out=out)
+    np.testing.assert_array_equal(out.numpy(), 2 * ones)
+    assert (fake.count("cuLaunchKernel"), fake.count("cuGraphLaunch")) == (1, 2)
+    assert fake.count("cuGraphInstantiate") == 1
 
 
 def test_runs_on_the_device_do_not_wait(fake: FakeCuda, device: _native.Device) -> None:

@@ -289,7 +289,7 @@ def test_a_call_is_one_launch_of_a_graph() -> None:
         assert after["graphs"] == before["graphs"]
         created = after["graph_launches"] - before["graph_launches"]
         launched = after["launches"] - before["launches"]
-        assert (created, launched) == ((0, 100) if model is single else (100, 0))
+        assert (created, launched) == (100, 0)
 
 
 # --- futures --------------------------------------------------------------------------------------

@@ -121,12 +121,6 @@ static nova_status launch_bind(nova_device_run *r)
     return nova_run_check(r, result, "a tensor map cannot be encoded");
 }
 
-/* A graph of one launch has no benefit. */
-static bool launch_has_graph(const nova_device_step *step)
-{
-    return step->type == NOVA_DEVICE_STEP && step->count > 1;
-}
-
 /* The graph for these slots, or NULL. */
 static nova_device_graph *launch_find_graph(const nova_device_run *r)
 {
@@ -186,7 +180,7 @@ static nova_status launch_make_graph(nova_device_run *r, nova_device_graph **gra
         status = nova_fail(r->error, NOVA_OUT_OF_MEMORY, "", "no memory for a graph");
     for (uint32_t i = 0; status == NOVA_OK && i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];
-        if (!launch_has_graph(step))
+        if (!step->has_graph)
             continue;
         const nova_graph_edges *edges = &r->program->edges;
         const uint32_t *start = &edges->starts[step->number];
@@ -243,7 +237,7 @@ static nova_status launch_update_graph(nova_device_run *r, nova_device_graph **g
     memset(oldest->slots, 0xff, nova_slots_size(r->program));
     for (uint32_t i = 0; i < r->program->step_count; i++) {
         const nova_device_step *step = &r->program->steps[i];
-        for (uint32_t k = 0; launch_has_graph(step) && k < step->count; k++) {
+        for (uint32_t k = 0; step->has_graph && k < step->count; k++) {
             nova_status status = launch_update(r, oldest, step, k);
             if (status != NOVA_OK)
                 return status;
@@ -262,7 +256,7 @@ static nova_status launch_step(nova_device_run *r, const nova_device_graph *grap
                                const nova_device_step *step)
 {
     nova_driver *driver = r->device->driver;
-    if (graph != NULL && launch_has_graph(step) && r->trace == NULL) {
+    if (graph != NULL && step->has_graph && r->trace == NULL) {
         r->counts.graph_launches++;
         return nova_run_check(r,
                               driver->graph_launch(driver, graph->graphs[step->number], r->stream),

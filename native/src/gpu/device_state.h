@@ -152,6 +152,7 @@ typedef struct {
     uint32_t first, count; /* of the program's launches that do anything */
     uint32_t number;       /* index among the steps of its type */
     uint32_t end;          /* of a loop: the first step after its body */
+    bool has_graph;        /* whether its launches run as a graph */
 } nova_device_step;
 
 /* Launches with one set of pointers that the driver runs as a graph. */

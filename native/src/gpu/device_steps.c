@@ -65,9 +65,14 @@ static nova_status steps_make(nova_device_program *program, nova_error *error)
     while (depth > 0)
         program->steps[loops[--depth]].end = program->step_count;
     for (uint32_t i = 0; i < program->step_count; i++) {
-        const nova_device_step *step = &program->steps[i];
-        program->has_graphs |= step->type == NOVA_DEVICE_STEP && step->count > 1;
-        program->has_single |= step->type == NOVA_DEVICE_STEP && step->count == 1;
+        nova_device_step *step = &program->steps[i];
+        if (step->type != NOVA_DEVICE_STEP)
+            continue;
+        /* The CPU launches a graph in half of the time that it needs for a kernel: a program that
+         * is one launch is a graph, too. A launch between other steps waits for them anyway. */
+        step->has_graph = step->count > 1 || program->step_count == 1;
+        program->has_graphs |= step->has_graph;
+        program->has_single |= !step->has_graph;
     }
     program->device_count = numbers[NOVA_DEVICE_STEP];
     program->control_count = numbers[NOVA_CONTROL_STEP];
