@@ -119,6 +119,15 @@ static void run_put_back(nova_instance *run, nova_worker_slot *slot, uint32_t ta
     nova_deque_publish(deque, end + 1);
 }
 
+/* Whether the slot begins with the last of the tasks that it releases. Successors are in the order of
+ * their tiles, so slots of the lower half run the first tiles of a kernel, those of the upper half
+ * the last ones, and a thief takes the tiles at its own end, whoever has released them. What a core
+ * wrote in one kernel it then reads and overwrites in the next. */
+static inline bool run_is_upper(const nova_instance *run, const nova_worker_slot *slot)
+{
+    return run->policy == NOVA_LOCALITY && 2 * slot->index >= run->workers;
+}
+
 /* Releases the dependents of a finished task. Returns one that became ready, for this thread to run
  * next; the others are published together, with one barrier per queue. */
 static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t task, uint64_t now)
@@ -129,14 +138,15 @@ static uint32_t run_release(nova_instance *run, nova_worker_slot *slot, uint32_t
         return NOVA_NO_TASK;
     const uint32_t *successors = run->successors + graph->tasks[task].first_successor;
     bool fifo = run->policy == NOVA_FIFO;
+    bool forward = fifo || run_is_upper(run, slot);
     int64_t begin[2], end[2];
     for (int core_type = 0; core_type < 2; core_type++)
         begin[core_type] = end[core_type] = nova_deque_end(&slot->deques[core_type]);
     uint32_t next = NOVA_NO_TASK, published = 0;
     /* From the last to the first, so that the first runs next and the second is popped after it;
-     * forward when the oldest is popped first. */
+     * forward when the oldest is popped first, and in slots that begin with the last. */
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t ready = successors[fifo ? i : count - 1 - i];
+        uint32_t ready = successors[forward ? i : count - 1 - i];
         if (!run_arrive(&run->remaining[ready]))
             continue;
         if (run->trace)
