@@ -306,6 +306,61 @@ static void test_trace(unsigned workers)
     shape_free(shape);
 }
 
+/* --- release order ---------------------------------------------------------------------------- */
+
+enum { FAN = 5, MOST_ROOTS = 6 };
+
+typedef struct releases {
+    uint32_t roots;
+    _Atomic uint32_t entered;
+    uint32_t root_of[MOST_ROOTS];  /* a worker: the root that it ran */
+    uint32_t first_of[MOST_ROOTS]; /* a worker: the task that it ran after that */
+} releases;
+
+/* A root waits until all roots run, so that every worker runs one of them. */
+static nova_status record_release(void *argument, uint32_t task, unsigned worker)
+{
+    releases *releases = argument;
+    if (task < releases->roots) {
+        CHECK(releases->root_of[worker] == NOVA_NO_TASK);
+        releases->root_of[worker] = task;
+        atomic_fetch_add(&releases->entered, 1);
+        while (atomic_load(&releases->entered) < releases->roots)
+            pause_ms(1);
+    } else if (releases->first_of[worker] == NOVA_NO_TASK) {
+        releases->first_of[worker] = task;
+    }
+    return NOVA_OK;
+}
+
+/* Of the tasks that a worker releases it runs the first next, and in the upper half of the slots of
+ * a `locality` run the last. */
+static void test_release_order(unsigned workers, nova_policy policy)
+{
+    shape *shape = shape_make(workers * (1 + FAN));
+    for (uint32_t root = 0; root < workers; root++)
+        for (uint32_t i = 0; i < FAN; i++)
+            shape_connect(shape, root, workers + root * FAN + i);
+    shape_finish(shape);
+    nova_instance *instance = instance_with(shape->graph, workers);
+    nova_run_options options = {.workers = workers, .policy = policy};
+    for (int round = 0; round < 10; round++) {
+        releases releases = {.roots = workers};
+        memset(releases.root_of, 0xff, sizeof releases.root_of);
+        memset(releases.first_of, 0xff, sizeof releases.first_of);
+        nova_run_result result;
+        CHECK(nova_instance_run(instance, record_release, &releases, &options, &result) == NOVA_OK);
+        CHECK(result.executed == workers * (1 + FAN));
+        for (unsigned worker = 0; worker < workers; worker++) {
+            bool upper = policy == NOVA_LOCALITY && 2 * worker >= workers;
+            uint32_t first = workers + releases.root_of[worker] * FAN;
+            CHECK(releases.first_of[worker] == (upper ? first + FAN - 1 : first));
+        }
+    }
+    nova_instance_destroy(instance);
+    shape_free(shape);
+}
+
 static void test_no_allocation(unsigned workers)
 {
     shape *shape = shape_fan(100);
@@ -337,7 +392,11 @@ int main(void)
             continue; /* one thread runs the tasks in order and does not read the counters */
         test_stall(workers, false);
         test_stall(workers, true);
+        test_release_order(workers, NOVA_LOCALITY);
+        test_release_order(workers, NOVA_CRITICAL_PATH);
     }
+    for (unsigned workers = 5; workers <= MOST_ROOTS; workers++)
+        test_release_order(workers, NOVA_LOCALITY);
     nova_workers_shutdown();
     return 0;
 }
