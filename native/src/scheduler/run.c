@@ -119,11 +119,11 @@ static void run_put_back(nova_instance *run, nova_worker_slot *slot, uint32_t ta
     nova_deque_publish(deque, end + 1);
 }
 
-/* Whether the slot begins with the last of the tasks that it releases. Successors are in the order of
- * their tiles, so slots of the lower half run the first tiles of a kernel, those of the upper half
- * the last ones. A thief takes tiles from the other end of its victim's: with two slots that is its
- * own end, whoever has released them. What a core wrote in one kernel it then tends to read and
- * overwrite in the next. */
+/* Whether the slot begins with the last of the tasks that it releases. Successors are in the order
+ * of their tiles, so slots of the lower half run the first tiles of a kernel, those of the upper
+ * half the last ones. A thief takes tiles from the other end of its victim's: with two slots that
+ * is its own end, whoever has released them. What a core wrote in one kernel it then tends to read
+ * and overwrite in the next. */
 static inline bool run_is_upper(const nova_instance *run, const nova_worker_slot *slot)
 {
     return run->policy == NOVA_LOCALITY && 2 * slot->index >= run->workers;
