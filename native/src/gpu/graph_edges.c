@@ -34,7 +34,8 @@ typedef struct {
     size_t words;
     uint64_t *ancestors; /* of each launch of the step: a set of those before it */
     uint64_t *needed;    /* of each launch: those that it depends on directly */
-    uint32_t *out_count; /* edges from each launch */
+    bool *is_concurrent; /* whether each launch runs with those after it */
+    uint32_t *out_count; /* edges from each launch to launches of the chain */
 } edges_state;
 
 static uint64_t *edges_row(const edges_state *state, uint64_t *sets, uint32_t index)
@@ -123,7 +124,7 @@ static void edges_append(edges_state *state, uint32_t index, const uint64_t *set
         if (!edges_has(set, i) || edges_has(reached, i))
             continue;
         edges->items[edges->count++] = (nova_graph_edge){.before = i, .after = index};
-        state->out_count[i]++;
+        state->out_count[i] += !state->is_concurrent[index];
         const uint64_t *above = edges_row(state, state->ancestors, i);
         for (size_t word = 0; word < state->words; word++)
             reached[word] |= above[word];
@@ -144,7 +145,9 @@ static void edges_find_before(const edges_state *state, const uint64_t *needed, 
 }
 
 /* Whether an edge may be a dependent launch: the kernel waits by itself, and the two launches are
- * part of a chain. */
+ * part of a chain. A launch that runs concurrently with the chain starts after a full edge, and
+ * leaves those of the chain as they are: every kernel waits for the end of all launches before it,
+ * so that the end of a launch of the chain is the end of its ancestors too. */
 static void edges_mark_dependent(const edges_state *state, nova_graph_edges *edges, uint32_t first)
 {
     const nova_tables *tables = &state->program->tables;
@@ -154,7 +157,7 @@ static void edges_mark_dependent(const edges_state *state, nova_graph_edges *edg
             nova_step_launch(state->program, state->step, edge->after);
         bool is_only = (i == first || edge[-1].after != edge->after) &&
                        (i + 1 == edges->count || edge[1].after != edge->after) &&
-                       state->out_count[edge->before] == 1;
+                       !state->is_concurrent[edge->after] && state->out_count[edge->before] == 1;
         edge->is_dependent = state->with_dependent && is_only &&
                              (tables->kernels[launch->kernel].core & NOVA_DEPENDENT) != 0;
         edges->dependent_count += edge->is_dependent;
@@ -174,6 +177,7 @@ static nova_status edges_add_step(edges_state *state, nova_graph_edges *edges)
         if (state->with_branches)
             edges_find_before(state, needed, i, before);
         bool is_concurrent = state->with_branches && edges_is_concurrent(state, i);
+        state->is_concurrent[i] = is_concurrent;
         if (!state->with_branches ||
             (!edges_has(before, last) && !is_concurrent && !edges_is_worth(state, i, before)))
             edges_insert(needed, last);
@@ -225,8 +229,10 @@ static nova_status edges_make(const nova_device_program *program, const nova_dev
     state.words = step->count / 64 + 1;
     state.ancestors = calloc(step->count * state.words, sizeof *state.ancestors);
     state.needed = calloc(step->count * state.words, sizeof *state.needed);
+    state.is_concurrent = calloc(step->count, sizeof *state.is_concurrent);
     state.out_count = calloc(step->count, sizeof *state.out_count);
-    nova_status status = state.ancestors != NULL && state.needed != NULL && state.out_count != NULL
+    nova_status status = state.ancestors != NULL && state.needed != NULL &&
+                                 state.is_concurrent != NULL && state.out_count != NULL
                              ? NOVA_OK
                              : NOVA_OUT_OF_MEMORY;
     if (status == NOVA_OK && state.with_branches)
@@ -235,6 +241,7 @@ static nova_status edges_make(const nova_device_program *program, const nova_dev
         status = edges_add_step(&state, edges);
     free(state.ancestors);
     free(state.needed);
+    free(state.is_concurrent);
     free(state.out_count);
     return status;
 }

@@ -154,12 +154,25 @@ def fork(after: int, shared: int = 0) -> FileSpec:
 
 def test_a_launch_that_is_not_needed_runs_with_those_after_it(device: _native.Device) -> None:
     model = model_of(fork(6), device)
-    # 0 -> 1 and 0 -> 2, which are full edges; then a chain of dependent launches
-    assert shape_of(model) == (8, 7, 5, 1)
+    # 0 -> 1 is a full edge; 0 -> 2 and those after it are a chain of dependent launches
+    assert shape_of(model) == (8, 7, 6, 1)
     for _ in range(3):
         y, z = model(x)
         np.testing.assert_array_equal(y, 4 * x)
         np.testing.assert_array_equal(z, 2.0**7 * x)
+
+
+def test_a_concurrent_launch_leaves_the_edges_of_the_chain(
+    fake: FakeCuda, device: _native.Device
+) -> None:
+    assert edges(fake, fork(6), device) == (1, 6)
+
+
+def test_a_concurrent_launch_without_dependent_launches(
+    fake: FakeCuda, device: _native.Device
+) -> None:
+    with knobs.override(device_overlap="branches"):
+        assert edges(fake, fork(6), device) == (7, 0)
 
 
 def test_a_launch_that_would_keep_others_away_is_part_of_the_chain(device: _native.Device) -> None:
