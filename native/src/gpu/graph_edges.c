@@ -23,6 +23,10 @@ static const double EDGES_WORTH_US = 4;
 enum { EDGES_CONCURRENT_LAUNCHES = 6, EDGES_CONCURRENT_SHARED = 112 << 10 };
 static const double EDGES_MOST_CONCURRENT_US = 20;
 
+/* A launch after a longer one is not dependent: its blocks would wait on multiprocessors that the
+ * longer one uses, which costs more than the start of a launch. */
+static const double EDGES_MOST_DEPENDENT_US = 30;
+
 /* Rates by which the time of a kernel is estimated: those of an H200 that kernels reach. */
 static const double EDGES_MATRIX_FLOPS_PER_US = 4e8, EDGES_VECTOR_FLOPS_PER_US = 2e7;
 static const double EDGES_BYTES_PER_US = 3.5e6;
@@ -159,6 +163,7 @@ static void edges_mark_dependent(const edges_state *state, nova_graph_edges *edg
                        (i + 1 == edges->count || edge[1].after != edge->after) &&
                        !state->is_concurrent[edge->after] && state->out_count[edge->before] == 1;
         edge->is_dependent = state->with_dependent && is_only &&
+                             edges_estimate_us(state, edge->before) <= EDGES_MOST_DEPENDENT_US &&
                              (tables->kernels[launch->kernel].core & NOVA_DEPENDENT) != 0;
         edges->dependent_count += edge->is_dependent;
         if (edge->is_dependent)
