@@ -6,6 +6,7 @@
  * such as the update of a weight, runs with them. The dependences are those of the task table
  * (nova/task_plan.h, one task a launch). A simulated device gets all branches: it runs them in
  * another order than the program, which shows dependences that are missing. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +24,8 @@ static const double EDGES_WORTH_US = 4;
 enum { EDGES_CONCURRENT_LAUNCHES = 6, EDGES_CONCURRENT_SHARED = 112 << 10 };
 static const double EDGES_MOST_CONCURRENT_US = 20;
 
-/* A launch after a longer one is not dependent: its blocks would wait on multiprocessors that the
- * longer one uses, which costs more than the start of a launch. */
+/* A launch after a longer one is not dependent, unless the knob asks for it: its blocks would wait
+ * on multiprocessors that the longer one uses, which costs more than the start of a launch. */
 static const double EDGES_MOST_DEPENDENT_US = 30;
 
 /* Rates by which the time of a kernel is estimated: those of an H200 that kernels reach. */
@@ -35,6 +36,7 @@ typedef struct {
     const nova_device_program *program;
     const nova_device_step *step;
     bool with_branches, with_dependent;
+    double most_dependent_us; /* of the launch before a dependent one */
     size_t words;
     uint64_t *ancestors; /* of each launch of the step: a set of those before it */
     uint64_t *needed;    /* of each launch: those that it depends on directly */
@@ -163,7 +165,7 @@ static void edges_mark_dependent(const edges_state *state, nova_graph_edges *edg
                        (i + 1 == edges->count || edge[1].after != edge->after) &&
                        !state->is_concurrent[edge->after] && state->out_count[edge->before] == 1;
         edge->is_dependent = state->with_dependent && is_only &&
-                             edges_estimate_us(state, edge->before) <= EDGES_MOST_DEPENDENT_US &&
+                             edges_estimate_us(state, edge->before) <= state->most_dependent_us &&
                              (tables->kernels[launch->kernel].core & NOVA_DEPENDENT) != 0;
         edges->dependent_count += edge->is_dependent;
         if (edge->is_dependent)
@@ -226,6 +228,7 @@ static nova_status edges_make(const nova_device_program *program, const nova_dev
     state.with_branches = plan->task_count > 0 && !is_long &&
                           (overlap == NOVA_OVERLAP_AUTO || overlap == NOVA_OVERLAP_BRANCHES);
     state.with_dependent = overlap == NOVA_OVERLAP_AUTO || overlap == NOVA_OVERLAP_DEPENDENT;
+    state.most_dependent_us = overlap == NOVA_OVERLAP_AUTO ? EDGES_MOST_DEPENDENT_US : INFINITY;
     if (is_long) {
         for (uint32_t i = 1; i < step->count; i++)
             edges->items[edges->count++] = (nova_graph_edge){.before = i - 1, .after = i};

@@ -39,6 +39,9 @@ SMALL_FLOPS = 1_000_000
 WORTH_NS = 4_000
 """EDGES_WORTH_US of graph_edges.c: a shorter kernel is not worth a branch."""
 
+_MOST_DEPENDENT_NS = 30_000
+"""A launch after a longer one is not dependent (native/src/gpu/graph_edges.c)."""
+
 
 @dataclass(frozen=True)
 class LaunchTime:
@@ -184,7 +187,8 @@ def predict_graph(tables: Tables, model: DeviceModel, program: str = "program") 
             before.add(number - 1)
         above = before.union(*(ancestors[i] for i in before))
         direct = before - set().union(*(ancestors[i] for i in before))
-        dependent = len(direct) == 1 and _is_dependent(kernel, model)
+        longest = max((times[i][0] for i in direct), default=0.0)
+        dependent = len(direct) == 1 and _is_dependent(kernel, longest, model)
         gap = model.dependent_boundary if dependent else model.boundary
         start = max((ends[i] + gap for i in direct), default=0.0)
         duration, bound = times[number]
@@ -221,7 +225,7 @@ def predicted_spans(spans: tuple[Span, ...], model: DeviceModel) -> tuple[Span, 
     Each starts when the simulator started it, or after the one before it: order, host and copies
     stay as they were.
     """
-    now = 0.0
+    now = last = 0.0
     timed: list[Span] = []
     for span in spans:
         if span.activity != "kernel" or not span.kernels:
@@ -231,15 +235,17 @@ def predicted_spans(spans: tuple[Span, ...], model: DeviceModel) -> tuple[Span, 
         duration, _ = launch_ns(kernel, model)
         start = max(span.start, now)
         timed.append(replace(span, start=round(start), end=round(start + duration)))
-        boundary = model.dependent_boundary if _is_dependent(kernel, model) else model.boundary
-        now = start + duration + boundary
+        dependent = _is_dependent(kernel, last, model)
+        boundary = model.dependent_boundary if dependent else model.boundary
+        now, last = start + duration + boundary, duration
     return tuple(sorted(timed, key=lambda span: (span.start, span.end)))
 
 
-def _is_dependent(kernel: KernelSpec, model: DeviceModel) -> bool:
+def _is_dependent(kernel: KernelSpec, before_ns: float, model: DeviceModel) -> bool:
     """Whether a kernel starts before the launch before it ends, where the knob allows that."""
     is_able = kernel.device is not None and kernel.device.dependent
-    is_allowed = knobs.device_overlap in ("auto", "dependent")
+    overlap = knobs.device_overlap
+    is_allowed = overlap == "dependent" or (overlap == "auto" and before_ns <= _MOST_DEPENDENT_NS)
     return is_able and model.has_dependent_launches and is_allowed
 
 

@@ -95,6 +95,15 @@ def test_a_chain_of_kernels_that_wait_is_dependent_by_default(device: _native.De
     assert shape_of(model_of(diamond(0, dependent=True), device)) == (3, 2, 2, 0)
 
 
+@pytest.mark.parametrize(("overlap", "dependent"), [("auto", 0), ("dependent", 5)])
+def test_a_launch_after_a_long_one_is_dependent_only_if_the_knob_asks(
+    device: _native.Device, overlap: str, dependent: int
+) -> None:
+    with knobs.override(device_overlap=overlap):
+        assert shape_of(model_of(fork(4, flops=1), device))[2] == 5
+        assert shape_of(model_of(fork(4, flops=LONG), device))[2] == dependent
+
+
 def test_forks_and_joins_are_not_dependent_launches(device: _native.Device) -> None:
     assert shape_of(model_of(diamond(LONG, dependent=True), device)) == (3, 2, 0, 1)
 
@@ -125,9 +134,9 @@ def test_blocks_of_dependent_launches_are_spread(
     assert fake.count("cuFuncSetAttribute") == kernels
 
 
-def fork(after: int, shared: int = 0) -> FileSpec:
+def fork(after: int, shared: int = 0, flops: int = 0) -> FileSpec:
     """y = 4 x, which no launch needs, and z = 2 ** (1 + after) x, by a chain of launches."""
-    scale = kernel("scale", 0, dependent=True)
+    scale = kernel("scale", flops, dependent=True)
     assert scale.device is not None
     scale = replace(scale, device=replace(scale.device, shared=shared))
     chain = [2, *range(3, 2 + after), 1]
