@@ -26,7 +26,7 @@ static const double EDGES_MOST_CONCURRENT_US = 20;
 
 /* A launch after a longer one is not dependent, unless the knob asks for it: its blocks would wait
  * on multiprocessors that the longer one uses, which costs more than the start of a launch. */
-static const double EDGES_MOST_DEPENDENT_US = 30;
+static const double EDGES_MOST_DEPENDENT_US = 15;
 
 /* Rates by which the time of a kernel is estimated: those of an H200 that kernels reach. */
 static const double EDGES_MATRIX_FLOPS_PER_US = 4e8, EDGES_VECTOR_FLOPS_PER_US = 2e7;

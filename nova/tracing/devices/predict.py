@@ -39,7 +39,7 @@ SMALL_FLOPS = 1_000_000
 WORTH_NS = 4_000
 """EDGES_WORTH_US of graph_edges.c: a shorter kernel is not worth a branch."""
 
-_MOST_DEPENDENT_NS = 30_000
+_MOST_DEPENDENT_NS = 15_000
 """A launch after a longer one is not dependent (native/src/gpu/graph_edges.c)."""
 
 
