@@ -13,7 +13,9 @@ and have no hops.
 
 from __future__ import annotations
 
-from nova.artifact.tables import KernelSpec, Tables
+from math import sqrt
+
+from nova.artifact.tables import KernelSpec, LaunchSpec, Tables
 from nova.artifact.tile_waits import awaited_bands, has_flow, plan_bands
 from nova.tracing.devices.models import DeviceModel
 from nova.tracing.devices.predict import (
@@ -24,13 +26,25 @@ from nova.tracing.devices.predict import (
 )
 
 
-def task_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
+def _matrix_flops(tasks: int, result_bytes: int, model: DeviceModel) -> float:
+    """The rate of matrix tasks with these results, for the whole device.
+
+    A task computes a tile of the results, about as many rows as columns, of 16-bit floats. A step
+    of k loads a row and a column, and has two operations an element of the tile: a tile of n
+    elements has sqrt(n) / 2 operations a byte.
+    """
+    tile = result_bytes / 2 / tasks
+    return min(model.task_matrix_flops, model.operand_bytes * sqrt(tile) / 2)
+
+
+def task_ns(kernel: KernelSpec, result_bytes: int, model: DeviceModel) -> tuple[float, str]:
     """The predicted time of a task of a launch, and what it depends on."""
     tasks = block_count(kernel)
     is_matrix = kernel.device is not None and kernel.device.core == "matrix"
     per_task = kernel.flops / tasks
     is_small = not is_matrix and per_task < SMALL_FLOPS
-    rate = (model.task_matrix_flops if is_matrix else model.task_vector_flops) / model.processors
+    rate = _matrix_flops(tasks, result_bytes, model) if is_matrix else model.task_vector_flops
+    rate /= model.processors
     # Tasks on one multiprocessor share its rates.
     sharing = min(model.resident, -(-tasks // model.processors))
     compute = per_task / (min(rate / sharing, model.block_flops) if is_small else rate / sharing)
@@ -45,6 +59,12 @@ def task_ns(kernel: KernelSpec, model: DeviceModel) -> tuple[float, str]:
         return max(compute, moving, latency), bound
     crowding = model.crowding if tasks > model.processors // 2 else 1.0
     return crowding * (latency + max(compute, moving)), bound
+
+
+def _result_bytes(launch: LaunchSpec, tables: Tables) -> int:
+    """The size of the largest result of a launch."""
+    results = launch.buffers[launch.reads :]
+    return max((tables.buffers[i].nbytes for i in results), default=0)
 
 
 def predict_persistent(
@@ -85,7 +105,7 @@ def predict_persistent(
         tasks = block_count(kernel)
         if tasks == 0:
             continue
-        duration, bound = task_ns(kernel, model)
+        duration, bound = task_ns(kernel, _result_bytes(launch, tables), model)
         start, last_end = float("inf"), 0.0
         parts = [bands[i].end - bands[i].begin for i in of_launch[number]]
         for i, part in enumerate(parts if len(parts) > 1 else [tasks]):
