@@ -64,7 +64,7 @@ WIDE_F32: tuple[Shape, ...] = (Shape(128, 128, 8, (2, 2), 1, 4, 2, 125, transpos
 DIVIDED_F32: tuple[Shape, ...] = (
     Shape(64, 64, 32, (2, 1), 4, 4, 1, 105, reach=8),
     Shape(32, 64, 32, (1, 1), 8, 4, 1, 100, reach=8),
-    Shape(32, 32, 64, (1, 1), 8, 3, 1, 60, reach=8, lanes=(4, 4)),
+    Shape(32, 32, 128, (1, 1), 8, 2, 1, 75, reach=8, lanes=(4, 4)),
 )
 PLAIN: tuple[Shape, ...] = (
     Shape(128, 128, 8, (4, 2), 1, 4, 2, 115),
