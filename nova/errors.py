@@ -204,7 +204,7 @@ class DonationError(SignatureError):
 
 
 class RunError(NovaError, RuntimeError):
-    """A run that could not start, as the system has no memory or threads for it."""
+    """A run that could not start: no memory or threads for it, or tables that contradict the call."""
 
 
 class RunMemoryError(RunError, MemoryError):

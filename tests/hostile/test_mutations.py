@@ -43,6 +43,11 @@ def test_load_more(first: int, sound: Path, tmp_path: Path) -> None:
     check(run_batch("load", sound, first, LARGE, tmp_path), LARGE)
 
 
+def test_a_file_that_only_its_run_refuses(sound: Path, tmp_path: Path) -> None:
+    """File 1,093,401 passes the checks of the loader; its run ended with a bare ValueError once."""
+    assert run_batch("load", sound, 1_093_401, 1, tmp_path).total() == 1
+
+
 @pytest.mark.parametrize(("fault", "status"), [("crash", -11), ("hang", -14), ("wrong", 1)])
 def test_faults_are_found(fault: str, status: int, sound: Path, tmp_path: Path) -> None:
     """A process that dies, hangs or sees a wrong answer fails the test, with the number."""

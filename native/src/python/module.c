@@ -22,8 +22,9 @@ void raise_status(nova_status status, const char *context)
 
 void raise_run_status(nova_status status, const char *context)
 {
-    PyObject *errors = status == NOVA_OUT_OF_MEMORY ? PyImport_ImportModule("nova.errors") : NULL;
-    PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, "RunMemoryError") : NULL;
+    const char *name = status == NOVA_OUT_OF_MEMORY ? "RunMemoryError" : "RunError";
+    PyObject *errors = PyImport_ImportModule("nova.errors");
+    PyObject *type = errors != NULL ? PyObject_GetAttrString(errors, name) : NULL;
     PyErr_Clear(); /* without the package `nova`, the built-in class is used */
     PyErr_Format(type != NULL ? type : module_exception_for(status), "%s: %s", context,
                  nova_status_text(status));

@@ -126,7 +126,7 @@ extern PyType_Spec sized_programs_spec;
 
 /* Converts a status to the matching Python exception, with the prefix `context`. */
 void raise_status(nova_status status, const char *context);
-/* The same for a run: nova.RunMemoryError if memory is exhausted. */
+/* The same for a run: nova.RunError, or nova.RunMemoryError if memory is exhausted. */
 void raise_run_status(nova_status status, const char *context);
 
 /* The exception for a function that has filled an error. */

@@ -119,7 +119,7 @@ bool host_execute(ProgramObject *self, Call *call, uint64_t timeout_ns)
     } else {
         nova_status status = host_call_execute_inline(self, call, workspace);
         if (status != NOVA_OK) {
-            raise_status(status, "the program did not run");
+            raise_run_status(status, "the program did not run");
             ok = false;
         }
     }

@@ -107,6 +107,7 @@ def plan_gemm(gemm: GpuGemm, arch: str, *, precision: str = "highest") -> GemmPl
         for shape in shapes
         if (plan := make_plan(gemm, core_type, element, shape, swapped)).shared_bytes
         <= shared << 10
+        and not (shape.transposes and _has_symbolic_copies(plan))
     ]
     return min(plans, key=lambda plan: estimated_cycles(plan, processors))
 
@@ -127,6 +128,16 @@ def _element(spec: Contraction, precision: str) -> str:
         if spec.a_type == "f32" and precision in _PRECISIONS:
             return _PRECISIONS[precision]
     return spec.acc_type
+
+
+def _has_symbolic_copies(plan: GemmPlan) -> bool:
+    """Whether both operands are copied in small pieces, at addresses computed from sizes.
+
+    These take registers that a thread with 128 sums and the operands of two steps does not have.
+    """
+    sides = plan.lhs, plan.rhs
+    symbolic = (not (isinstance(s.stride, int) and isinstance(s.step, int)) for s in sides)
+    return all(symbolic) and all(side.copied < 16 for side in sides)
 
 
 def estimated_cycles(plan: GemmPlan, processors: int) -> float:
