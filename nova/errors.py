@@ -204,7 +204,7 @@ class DonationError(SignatureError):
 
 
 class RunError(NovaError, RuntimeError):
-    """A run that could not start: no memory or threads for it, or tables that contradict the call."""
+    """A run that could not start: no memory or threads, or tables that do not fit the call."""
 
 
 class RunMemoryError(RunError, MemoryError):
