@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, signature
+from inspect import Parameter
 from itertools import groupby
 from threading import Lock
 from typing import Any, TypeVar
 
+from nova.api.jit_arguments import call_signature
 from nova.core.dtypes import TensorType
 from nova.core.location import user_location
 from nova.core.log import log
@@ -235,7 +236,7 @@ def _signature(key: Any, leaves: Leaves) -> Any:
 def _positional_names(function: Callable[..., Any]) -> dict[str, str]:
     """The names of positional parameters by the names that the leaves of a call have."""
     try:
-        parameters = list(signature(function).parameters.values())
+        parameters = list(call_signature(function).parameters.values())
     except (TypeError, ValueError):
         return {}
     positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

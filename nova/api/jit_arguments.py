@@ -7,7 +7,7 @@ arrays and tensors, or an error that names the argument. Called by `jit.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from nova.errors import (
     NovaError,
 )
 from nova.graph.build import settled
+from nova.graph.capture import Holder
 from nova.graph.tensor import Tensor, tensor
 from nova.runtime.device_arrays import place_of, type_on_device
 
@@ -84,9 +85,18 @@ def _could_be_static(leaf: Any, name: str, function: Callable[..., Any]) -> bool
     if is_array(leaf) or not isinstance(leaf, Hashable):
         return False
     try:
-        return name in signature(function).parameters
+        return name in call_signature(function).parameters
     except (TypeError, ValueError):
         return False
+
+
+def call_signature(function: Callable[..., Any]) -> Signature:
+    """The signature of a function; of a module, that of its `forward`, which a call passes on to.
+
+    Raises what `inspect.signature` raises for a builtin without one.
+    """
+    forward = getattr(function, "forward", None) if isinstance(function, Holder) else None
+    return signature(function if forward is None else forward)
 
 
 def array_type(array: Any) -> TensorType:

@@ -10,11 +10,13 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import update_wrapper
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from nova import knobs
 from nova.api.compiled import Compiled
 from nova.api.jit import CacheInfo, Forgotten, JitFunction, Options
+from nova.api.jit_arguments import call_signature
 from nova.core.frozen_attributes import Sealed
 from nova.core.location import user_location
 from nova.core.single_flight import SingleFlight
@@ -43,9 +45,10 @@ class StaticJitFunction(Sealed):
         argnames: Any,
         transform: Transform | None = None,
     ):
-        self._parameters = list(inspect.signature(function).parameters.values())
+        self._parameters = list(call_signature(function).parameters.values())
         self._positions, self._names = _resolve(self._parameters, argnums, argnames)
-        update_wrapper(self, function)
+        _wrap(self, function)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
         self._function, self._options, self._transform = function, options, transform
         self._jitted: SingleFlight[JitFunction] = SingleFlight(knobs.get("jit_programs"))
 
@@ -127,7 +130,7 @@ class StaticJitFunction(Sealed):
             full = [fixed[i] if i in fixed else next(feed) for i in range(count)]
             return function(*full, **kwargs, **named)
 
-        update_wrapper(bound, function)
+        _wrap(bound, function)
         remaining = [
             p
             for i, p in enumerate(self._parameters)
@@ -146,6 +149,12 @@ class StaticJitFunction(Sealed):
             return transform(function if inner is None else inner(function, positions), positions)
 
         return StaticJitFunction(self._function, self._options, None, tuple(self._names), both)
+
+
+def _wrap(wrapper: Any, function: Callable[..., Any]) -> None:
+    """Attributes of a function are copied; attributes of a module are its state."""
+    updated = ("__dict__",) if isinstance(function, FunctionType) else ()
+    update_wrapper(wrapper, function, updated=updated)
 
 
 def _typed(value: Any) -> Any:

@@ -171,7 +171,7 @@ def _cast_operands(op: Op, operands: list[Any]) -> tuple[Tensor, ...]:
         dtypes = [d for d in dtypes if d is not bool_] or []
     common = promote_all(dtypes) if dtypes else None
     targets = op.cast_types(
-        tuple(_own_type(v, None if op.is_index(i) else common) for i, v in enumerate(operands))
+        tuple(operand_dtype(v, None if op.is_index(i) else common) for i, v in enumerate(operands))
     )
     return tuple(
         cast(v, w) if isinstance(v, Tensor) else constant(v, w)
@@ -179,7 +179,7 @@ def _cast_operands(op: Op, operands: list[Any]) -> tuple[Tensor, ...]:
     )
 
 
-def _own_type(value: Any, common: DType | None) -> DType:
+def operand_dtype(value: Any, common: DType | None) -> DType:
     """The type of an operand before the row's cast; numbers take the dtype of tensor operands."""
     if isinstance(value, Tensor):
         if not value.weak:
@@ -197,7 +197,7 @@ def cast(value: Tensor, dtype: DType) -> Tensor:
 
 def settled(value: Tensor) -> Tensor:
     """A number's placeholder in its default dtype; other tensors unchanged."""
-    return cast(value, _own_type(value, None)) if value.weak else value
+    return cast(value, operand_dtype(value, None)) if value.weak else value
 
 
 def _attributes(op: Op, keywords: dict[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,36 @@ def test_a_method():
     assert Model.run is Model.__dict__["run"]
 
 
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, rows: Any, power: int = 1) -> Any:
+        return self.layer(rows) ** power
+
+
+def test_a_model_has_the_parameters_of_its_forward():
+    model = Scaled()
+    expected = (X @ model.layer.weight.numpy().T + model.layer.bias.numpy()) ** 2
+    jitted = nova.jit(model, static_argnames="power")
+    assert repr(jitted) == "<jitted Scaled, static power>"
+    for options in ({"static_argnames": "power"}, {"static_argnums": 1}):
+        jitted = nova.jit(model, dynamic={"rows": {0: "n"}}, **options)
+        for rows in (1, 3):
+            np.testing.assert_allclose(jitted(X[:rows], 2), expected[:rows], rtol=1e-5)
+            np.testing.assert_allclose(jitted(X[:rows], power=2), expected[:rows], rtol=1e-5)
+        assert jitted.cache_info().symbolic == jitted.cache_info().size
+    model.layer.weight.data[:] = 0.0
+    np.testing.assert_allclose(jitted(X[:1], 1)[0], model.layer.bias.numpy(), rtol=1e-6)
+    with pytest.raises(ArgumentTypeError, match="argument 'power' is a str") as raised:
+        nova.jit(model)(X, "two")
+    assert 'static_argnames=["power"]' in raised.value.hint
+    with pytest.raises(AttributeValueError, match="dynamic marks 'x'") as raised:
+        nova.jit(model, dynamic={"x": {0: "n"}})(X)
+    assert "its arguments are rows" in raised.value.hint
+
+
 def test_gradients_pass_through():
     jitted = nova.jit(power, static_argnums=1)
     actual = nova.grad(lambda x: jitted(x, 2).sum())(X)

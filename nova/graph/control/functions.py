@@ -15,8 +15,9 @@ from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.sizes import Size, SizeExpr, at_most, known_equal
 from nova.core.user_facing import user_facing
-from nova.errors import BranchError, CarryError, ControlFlowError, NovaError
+from nova.errors import BranchError, ControlFlowError, NovaError
 from nova.graph.build import cast
+from nova.graph.control.carries import Carries, is_weak
 from nova.graph.control.regions import (
     Region,
     Traced,
@@ -75,20 +76,28 @@ def while_loop(
     It has no gradient: the number of iterations is not known. `scan` and `fori_loop` have one.
     """
     _require_callable("while_loop", cond_fun, body_fun)
-    leaves, structure = _carry_leaves("while_loop", init_val)
+    if not flatten(init_val)[0]:
+        raise _fail("while_loop: the initial value has no tensors", "carry at least one tensor")
+    return _while("while_loop", cond_fun, body_fun, Carries("while_loop", init_val))
+
+
+def _while(
+    title: str, cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], initial: Carries
+) -> Any:
+    structure = initial.structure
 
     def call(function: Any, params: list[Tensor]) -> Any:
         return function(unflatten(structure, list(params)))
 
-    def run_body(carries: list[Tensor]) -> Traced:
-        return trace(body_fun, [c.type for c in carries], call)
+    def run_body(types: list[TensorType], weak: list[bool]) -> Traced:
+        return trace(body_fun, types, call, weak=weak)
 
-    carries, body = _settle("while_loop", leaves, structure, run_body)
+    carries, body = initial.settle(run_body)
     again = trace(cond_fun, [c.type for c in carries], call)
     if len(again.region.results) != 1 or again.region.results[0].type != TensorType((), bool_):
         types = ", ".join(str(r.type) for r in again.region.results) or "nothing"
         raise _fail(
-            f"while_loop: the condition returns {types}, must be bool[]",
+            f"{title}: the condition returns {types}, must be bool[]",
             "compare numbers, or take .any() or .all() of a comparison",
         )
     captures, params, regions = close([again, body])
@@ -120,20 +129,26 @@ def fori_loop(
 
         def step(carry: tuple[Any, Tensor], _: Any) -> tuple[Any, None]:
             i, value = carry
-            return (i, body_fun(i if known_equal(start, 0) else F.add(i, start), value)), None
+            if not known_equal(start, 0):
+                i = F.add(i, start)
+                i.weak = True
+            return (i, body_fun(i, value)), None
 
         return _scan("fori_loop", step, init_val, None, count, False, unroll)
     first, last = (_scalar("fori_loop", "a bound", bound) for bound in (lower, upper))
     for bound in (first, last):
         if not bound.dtype.is_integer:
             raise _fail(f"fori_loop: a bound is {bound.type}", "bounds are integers")
-    first, last = cast(first, i64), cast(last, i64)
+    last = cast(last, i64)
 
     def advance(carry: Any) -> Any:
         i, value = carry
         return F.add(i, 1), body_fun(i, value)
 
-    return while_loop(lambda carry: F.lt(carry[0], last), advance, (first, init_val))[1]
+    # A Python number as the lower bound makes the index weak, as it is with both bounds known.
+    index = lower if is_weak(lower) else cast(first, i64)
+    initial = Carries("fori_loop", (index, init_val), prefix=1)
+    return _while("fori_loop", lambda carry: F.lt(carry[0], last), advance, initial)[1]
 
 
 @user_facing
@@ -183,29 +198,30 @@ def _scan(
     x_leaves, x_structure = flatten(xs, sort_keys=True)
     stacked = [as_tensor(leaf) for leaf in x_leaves]
     count = _length(title, stacked, x_structure.leaf_names("xs"), length)
-    leaves, structure = _carry_leaves(title, init)
+    initial = Carries(title, init)
+    structure, number = initial.structure, len(initial.leaves)
     if unroll is True and not isinstance(count, int):
         raise _fail(
             f"{title}: unroll=True and {count} iterations", "a symbolic number is not written out"
         )
-    if isinstance(count, int) and (count == 1 or (count and unroll and _is_short(count, unroll))):
-        return _unrolled(step, init, stacked, x_structure, count, reverse, pair)
     x_types = [slice_type(t.type, count) for t in stacked]
     tree: list[TreeDef] = []
 
     def call(function: Any, params: list[Tensor]) -> Any:
-        carry = unflatten(structure, params[1 : 1 + len(leaves)])
-        x = unflatten(x_structure, params[1 + len(leaves) :])
+        carry = unflatten(structure, params[1 : 1 + number])
+        x = unflatten(x_structure, params[1 + number :])
         (_, carried), y = function((params[0], carry), x)
         ys, y_structure = flatten(y)
         tree[:] = [y_structure]
         return carried, list(ys)
 
-    def run(carries: list[Tensor]) -> Traced:
-        types = [TensorType((), i64), *(c.type for c in carries), *x_types]
-        return trace(step, types, call)
+    def run(types: list[TensorType], weak: list[bool]) -> Traced:
+        all_types = [TensorType((), i64), *types, *x_types]
+        return trace(step, all_types, call, weak=[True, *weak])
 
-    carries, body = _settle(title, leaves, structure, run, nested=True)
+    if isinstance(count, int) and (count == 1 or (count and unroll and _is_short(count, unroll))):
+        return _unrolled(step, initial, run, stacked, x_structure, count, reverse, pair)
+    carries, body = initial.settle(run, nested=True)
     captures, [inner], [region] = close([body])
     region, inner, captures = hoist(region, inner, captures)
     index, *others = region.params
@@ -229,23 +245,37 @@ def _scan(
 
 def _unrolled(
     step: Callable[..., Any],
-    init: Any,
+    initial: Carries,
+    run: Callable[[list[TensorType], list[bool]], Traced],
     stacked: list[Tensor],
     x_structure: TreeDef,
     count: int,
     reverse: bool,
     pair: bool,
 ) -> Any:
-    carry, rows = init, []
+    carries, row_types = initial.tensors(), None
+    if any(initial.weak):  # only a trace tells the dtypes that Python numbers take
+        carries, body = initial.settle(run, nested=True)
+        row_types = [r.type for r in body.region.results[len(carries) :]]
+    carry, rows = unflatten(initial.structure, carries), []
     for i in reversed(range(count)) if reverse else range(count):
         x = unflatten(x_structure, [t[i] for t in stacked])
-        (_, carry), y = step((as_tensor(i), carry), x)
+        index = as_tensor(i)
+        index.weak = True
+        (_, carry), y = step((index, carry), x)
+        returned, structure = flatten(carry, sort_keys=True)
+        initial.compare_structure(structure)
+        returned = [as_tensor(leaf) for leaf in returned]
+        initial.compare_types([c.type for c in carries], returned)
+        carry = unflatten(structure, returned)
         rows.append(flatten(y))
     if not pair:
         return carry
     rows = rows[::-1] if reverse else rows
     stacks = zip(*(leaves for leaves, _ in rows), strict=True)
     ys = [F.stack([as_tensor(leaf) for leaf in row]) for row in stacks]
+    if row_types is not None:
+        ys = [cast(y, row.dtype) for y, row in zip(ys, row_types, strict=True)]
     return carry, unflatten(rows[0][1], ys) if rows else None
 
 
@@ -335,63 +365,6 @@ def _compare_branches(title: str, first: Traced, other: Traced, number: int) -> 
                 where=str(user_location()),
                 hint=f"made at {a.location} and {b.location}; cast or reshape one of them",
             )
-
-
-# --- carries --------------------------------------------------------------------------------------
-
-
-def _carry_leaves(title: str, init: Any) -> tuple[list[Any], TreeDef]:
-    leaves, structure = flatten(init, sort_keys=True)
-    if not leaves and title == "while_loop":
-        raise _fail("while_loop: the initial value has no tensors", "carry at least one tensor")
-    return leaves, structure
-
-
-def _settle(
-    title: str,
-    leaves: list[Any],
-    structure: TreeDef,
-    run: Callable[[list[Tensor]], Traced],
-    *,
-    nested: bool = False,
-) -> tuple[list[Tensor], Traced]:
-    """The initial carries and the traced body, which returns carries of the same types.
-
-    A Python number takes the dtype that the body returns for it, as it does in other ops.
-    """
-    carries = [as_tensor(leaf) for leaf in leaves]
-    body = run(carries)
-    _compare_structures(title, structure, body, nested)
-    returned = body.region.results[: len(carries)]
-    changed = False
-    for i, (leaf, new) in enumerate(zip(leaves, returned, strict=True)):
-        weak = type(leaf) in (bool, int, float) or (isinstance(leaf, Tensor) and leaf.weak)
-        if weak and new.dtype is not carries[i].dtype:
-            carries[i] = cast(carries[i], new.dtype)
-            changed = True
-    if changed:
-        body = run(carries)
-        returned = body.region.results[: len(carries)]
-    names = structure.leaf_names("carry")
-    for name, old, new in zip(names, carries, returned, strict=True):
-        if old.type != new.type:
-            raise CarryError(
-                f"{title}: the body takes {name} as {old.type} and returns {new.type}",
-                where=str(new.location),
-                hint="a carried value keeps its shape and dtype: cast or reshape the new value, "
-                "or the initial one",
-            )
-    return carries, body
-
-
-def _compare_structures(title: str, structure: TreeDef, body: Traced, nested: bool) -> None:
-    returned = body.structure.children[0] if nested else body.structure
-    if returned != structure:
-        raise CarryError(
-            f"{title}: the body takes a carry of structure {structure} and returns {returned}",
-            where=str(user_location()),
-            hint="return the carry in the structure of the initial value",
-        )
 
 
 # --- arguments ------------------------------------------------------------------------------------

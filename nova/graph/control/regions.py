@@ -49,13 +49,23 @@ def trace(
     types: Sequence[TensorType],
     call: Any,
     construct: str = "loop",
+    *,
+    weak: Sequence[bool] = (),
 ) -> Traced:
-    """Trace `call(function, params)` over placeholders of `types`, for a loop or a branch."""
+    """Trace `call(function, params)` over placeholders of `types`, for a loop or a branch.
+
+    The first parameters may be `weak`: in the function they are Python numbers.
+    """
     begin = next_serial()
     params = tuple(Tensor(t) for t in types)
+    for param, flag in zip(params, weak, strict=False):
+        param.weak = flag
     with tracing_region(construct):
         leaves, structure = flatten(call(function, list(params)), sort_keys=True)
-    return Traced(Region(params, tuple(map(as_tensor, leaves))), structure, begin)
+    results = tuple(map(as_tensor, leaves))
+    for param in params:
+        param.weak = False
+    return Traced(Region(params, results), structure, begin)
 
 
 def as_tensor(leaf: Any) -> Tensor:
