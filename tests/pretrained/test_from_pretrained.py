@@ -15,6 +15,7 @@ from nova.errors import (
     ArtifactError,
     AttributeValueError,
     PretrainedError,
+    ShapeError,
     UnknownKeywordError,
 )
 from tests.support.pretrained import MODELS, greedy, reference, tokens
@@ -111,6 +112,16 @@ def test_t5_greedy_tokens(label: str, tmp_path: Path) -> None:
         torch.tensor(source), max_new_tokens=9, min_new_tokens=9, do_sample=False
     )
     assert mine.generate(source[0].tolist(), 9, stop=-1) == written[0, 1:].tolist()
+
+
+def test_gpt2_refuses_more_tokens_than_positions(tmp_path: Path) -> None:
+    theirs = reference("gpt2")
+    theirs.save_pretrained(tmp_path)
+    mine = nova.from_pretrained(tmp_path)
+    longest = theirs.config.n_positions
+    assert mine(tokens(1, longest)).shape[1] == longest
+    with pytest.raises(ShapeError, match=f"{longest + 1} tokens, and the model has {longest}"):
+        mine(tokens(1, longest + 1))
 
 
 WRONG_PROMPTS: list[Any] = [
