@@ -299,6 +299,15 @@ class UnsupportedOpError(NovaError):
     """A program in MLIR uses an op that Nova has no code for; `where` is the place of the op."""
 
 
+class DataDependentShapeError(UnsupportedOpError):
+    """The shape of a result of an ONNX node depends on values of a run.
+
+    `results` names the results of the node, if it is one of the model's own graph.
+    """
+
+    results: tuple[str, ...] = ()
+
+
 class OnnxError(NovaError, ValueError):
     """An ONNX model that is damaged, or contradicts the ONNX specification."""
 

@@ -125,7 +125,8 @@ def from_jax(
     """Compile a function of jax for arguments like `args` and `kwargs`.
 
     `function` may be jitted: static and donated arguments are those of its `jax.jit`, and calls of
-    the program leave static arguments out. Arguments are pytrees of arrays, numbers or
+    the program leave static arguments out. It may be a `jax.export.Exported` as well, also one that
+    `jax.export.deserialize` read, without `args`. Arguments are pytrees of arrays, numbers or
     `jax.ShapeDtypeStruct`, whose sizes may be those of `jax.export.symbolic_shape`. Gradients are
     those that jax takes: `nova.from_jax(jax.grad(f), x)`. `targets`, `fast_math` and `tune` are
     those of `nova.translate`; `target` (one of them), `run_mode` ("sim" runs the code of a GPU on
@@ -159,8 +160,29 @@ def exported_function(function: Callable[..., Any], args: Any, kwargs: Any) -> A
             f"nova.from_jax needs jax, which cannot be imported: {error}",
             hint="pip install jax",
         ) from None
+    if isinstance(function, export.Exported):
+        if args or kwargs:
+            raise ArgumentTypeError(
+                "an exported function of jax has the types of its arguments",
+                hint="pass it alone: nova.from_jax(exported)",
+            )
+        return _one_device(function)
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"from_jax takes a function or a jax.export.Exported, not a {type(function).__name__}"
+        )
     jitted = function if hasattr(function, "lower") else jax.jit(function)
-    exported = export.export(jitted)(*args, **kwargs)
+    try:
+        exported = export.export(jitted)(*args, **kwargs)
+    except NotImplementedError as error:  # callbacks of the host, which a file cannot have
+        raise ImportedProgramError(
+            f"jax does not export {getattr(function, '__name__', 'the function')}: {error}",
+            hint="callbacks (jax.debug.print, pure_callback) run Python: leave them out",
+        ) from error
+    return _one_device(exported)
+
+
+def _one_device(exported: Any) -> Any:
     if exported.nr_devices != 1:
         raise ImportedProgramError(
             f"the function runs on {exported.nr_devices} devices",

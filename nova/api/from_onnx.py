@@ -18,12 +18,13 @@ import numpy as np
 
 from nova.api.compile import compile
 from nova.api.compiled import Compiled
+from nova.api.onnx_parts import DividedModel
 from nova.core.sizes.binding import bind_sizes
 from nova.core.user_facing import user_facing
-from nova.errors import NovaError, SignatureError
+from nova.errors import DataDependentShapeError, NovaError, SignatureError
 from nova.frontends.onnx.element_types import is_constant
 from nova.frontends.onnx.importer import OnnxGraph
-from nova.frontends.onnx.read import read_model
+from nova.frontends.onnx.read import OnnxModel, read_model
 from nova.frontends.onnx.specialize import Specializer, arrays_of, results_of
 from nova.frontends.source import Source
 from nova.graph.order import topological
@@ -45,6 +46,8 @@ class OnnxProgram:
         self._programs: OrderedDict[Any, tuple[OnnxGraph, Compiled]] = OrderedDict()
         # By the shapes of arguments: the inputs whose values decide shapes as well.
         self._deciding: dict[Any, tuple[str, ...]] = {}
+        # Set once a node turns out to be one that the host computes.
+        self._divided: DividedModel | None = None
         self._reason = ""
 
     @property
@@ -76,7 +79,9 @@ class OnnxProgram:
             return None
 
     def explain(self) -> str:
-        """Which sizes the programs take, and why they are static if they are."""
+        """Which sizes the programs take, why they are static if they are, and parts on the host."""
+        if self._divided is not None:
+            return f"parts on the host, between programs:\n{self._divided.describe()}"
         if self._symbolic is not None:
             return f"one program for all sizes:\n{self._symbolic[1].signature}"
         if self._reason:
@@ -97,7 +102,17 @@ class OnnxProgram:
     def run(self, *args: Any, **kwargs: Any) -> list[Any]:
         """The outputs of the model as a list."""
         arguments = self._specializer.bind(args, kwargs)
-        graph, program = self._program(arguments)
+        if self._divided is None and self._specializer.uses_strings():
+            self._divide(())
+        if self._divided is None:
+            try:
+                graph, program = self._program(arguments)
+            except DataDependentShapeError as error:
+                if not error.results:  # in a body
+                    raise
+                self._divide(error.results)
+        if self._divided is not None:
+            return self._divided.run({**self._specializer.values, **arguments})
         outcome = program.run(arrays_of(graph, arguments))
         return results_of(graph, outcome if isinstance(outcome, tuple | list) else (outcome,))
 
@@ -112,6 +127,14 @@ class OnnxProgram:
         module = emit_module(plan, make_context())
         text = whole_text(module.operation.get_asm(), module.context)
         return Source(self._specializer.model.name, text.encode())
+
+    def _divide(self, results: Sequence[str]) -> None:
+        """Leave the node with these results, and those of strings, to the host."""
+
+        def make(part: OnnxModel) -> OnnxProgram:
+            return OnnxProgram(Specializer(part, None, None), self._options, self._freeze)
+
+        self._divided = DividedModel(self._specializer.model, frozenset(results), make)
 
     def _program(self, arguments: Mapping[str, Any]) -> tuple[OnnxGraph, Compiled]:
         if self._symbolic is not None and self._takes(self._symbolic[0], arguments):

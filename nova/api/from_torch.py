@@ -20,7 +20,7 @@ from nova.api.compile import compile as compile_graph
 from nova.api.compiled import Compiled
 from nova.api.import_options import split_options
 from nova.core.dlpack import as_numpy
-from nova.core.sizes import Shape, is_static_shape
+from nova.core.sizes import Shape, SizeExpr, is_static_shape
 from nova.core.sizes.binding import bind_sizes
 from nova.core.user_facing import user_facing, user_facing_class
 from nova.errors import (
@@ -38,6 +38,7 @@ from nova.errors import (
 )
 from nova.graph.tensor import Tensor, placeholder
 from nova.graph.tensor import tensor as make_tensor
+from nova.ops import F
 
 if TYPE_CHECKING:
     from nova.frontends.torch.sizes import TorchSizes
@@ -66,7 +67,10 @@ class TorchProgram:
         self._least = 1  # size that the program with symbolic sizes takes
         self._reason = ""
         signature = exported.graph_signature
-        self._user_inputs = [s for s in signature.input_specs if s.kind.name == "USER_INPUT"]
+        # Arguments that are no tensors are those of the export.
+        self._fixed = _fixed_arguments(signature)
+        inputs = [s for s in signature.input_specs if s.kind.name == "USER_INPUT"]
+        self._user_inputs = [s for s in inputs if s.arg.name not in self._fixed]
         self.params: dict[str, Tensor] = {}
         self._leaves: dict[str, Tensor] = {}
         for spec in signature.input_specs:
@@ -109,9 +113,11 @@ class TorchProgram:
                 )
             return self.exported.graph_module
         sizes = iter(shapes)
-        examples = []
+        examples: list[Any] = []
         for node in self.exported.graph.nodes:
-            if node.op == "placeholder":
+            if node.op == "placeholder" and node.name in self._fixed:
+                examples.append(self._fixed[node.name])
+            elif node.op == "placeholder":
                 value = node.meta["val"]
                 shape = next(sizes) if node in self._input_nodes else value.shape
                 examples.append(torch.empty(shape, dtype=value.dtype))
@@ -119,7 +125,7 @@ class TorchProgram:
 
     @cached_property
     def _input_nodes(self) -> list[Any]:
-        names = [s.arg.name for s in self._user_inputs]
+        names = {s.arg.name for s in self._user_inputs}
         nodes = [n for n in self.exported.graph.nodes if n.op == "placeholder"]
         return [n for n in nodes if n.name in names]
 
@@ -137,29 +143,42 @@ class TorchProgram:
     def _apply(
         self, module: Any, inputs: Any, sizes: TorchSizes | None = None
     ) -> tuple[list[Any], dict[Tensor, Tensor]]:
-        """User results, and new values of buffers."""
+        """User results that are tensors or sizes, and new values of buffers."""
         from nova.frontends.torch.importer import evaluate_graph
 
         feed = iter(inputs)
         arguments = [
-            next(feed) if s.kind.name == "USER_INPUT" else self._leaves[s.arg.name]
+            self._fixed[s.arg.name]
+            if s.arg.name in self._fixed
+            else next(feed)
+            if s.kind.name == "USER_INPUT"
+            else self._leaves[s.arg.name]
             for s in self.exported.graph_signature.input_specs
         ]
         results, updates = [], {}
         specs = self.exported.graph_signature.output_specs
         for spec, value in zip(specs, evaluate_graph(module, arguments, sizes), strict=True):
             if spec.kind.name == "USER_OUTPUT":
-                results.append(value)
+                if not _is_constant(spec):
+                    results.append(value if isinstance(value, Tensor) else _size_tensor(value))
             elif spec.kind.name == "BUFFER_MUTATION":
                 updates[self.params[spec.target]] = value
             else:
-                raise ImportedProgramError(f"the module changes an argument, {spec.target!r}")
+                raise ImportedProgramError(
+                    f"the module changes an argument, {spec.target!r}",
+                    hint="return the new value, or register the argument as a buffer",
+                )
         return results, updates
 
     def _unflatten(self, results: Any) -> Any:
+        """The results in the structure of the module's, with those that are no tensors."""
         from torch.utils._pytree import tree_unflatten
 
-        return tree_unflatten(list(results), self.exported.call_spec.out_spec)
+        feed, leaves = iter(results), []
+        for spec in self.exported.graph_signature.output_specs:
+            if spec.kind.name == "USER_OUTPUT":
+                leaves.append(spec.arg.value if _is_constant(spec) else next(feed))
+        return tree_unflatten(leaves, self.exported.call_spec.out_spec)
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -226,10 +245,37 @@ class TorchProgram:
                 f"{self.exported.call_spec.in_spec}",
                 hint="call nova.from_torch again with arguments of this structure",
             )
-        arrays = [as_numpy(leaf, f"argument {i}") for i, leaf in enumerate(leaves)]
+        arrays = self._arrays(leaves)
         results = self._program_for(arrays)(*arrays)
         results = results if isinstance(results, tuple) else (results,)
-        return self._unflatten([_as_torch(r) for r in results])
+        outputs = self.exported.graph_signature.output_specs
+        specs = [s for s in outputs if s.kind.name == "USER_OUTPUT" and not _is_constant(s)]
+        return self._unflatten(
+            [
+                r.item() if type(s.arg).__name__ == "SymIntArgument" else _as_torch(r)
+                for s, r in zip(specs, results, strict=True)
+            ]
+        )
+
+    def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
+        """The tensors among the leaves of a call; the others must be those of the export."""
+        arrays = []
+        specs = [
+            s for s in self.exported.graph_signature.input_specs if s.kind.name == "USER_INPUT"
+        ]
+        for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
+            if spec.arg.name not in self._fixed:
+                arrays.append(as_numpy(leaf, f"argument {i}"))
+                continue
+            expected = self._fixed[spec.arg.name]
+            if type(leaf) is not type(expected) or leaf != expected:
+                raise ArgumentTypeError(
+                    f"argument {i}, {spec.arg.name!r}, is {leaf!r}, and was {expected!r} "
+                    "when the module was exported",
+                    hint="arguments that are no tensors are part of the program: "
+                    "call nova.from_torch again for another value",
+                )
+        return arrays
 
     def _program_for(self, arrays: list[np.ndarray]) -> Compiled:
         if self._symbolic is not None and self._takes(arrays):
@@ -261,6 +307,34 @@ class TorchProgram:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{n.name}: {tuple(n.meta['val'].shape)}" for n in self._input_nodes)
         return f"<TorchProgram ({inputs}), {len(self.params)} params>"
+
+
+def _fixed_arguments(signature: Any) -> dict[str, Any]:
+    """The arguments of an export that are no tensors, by name."""
+    fixed = {}
+    for spec in signature.input_specs:
+        if spec.kind.name != "USER_INPUT":
+            continue
+        if _is_constant(spec):
+            fixed[spec.arg.name] = spec.arg.value
+        elif type(spec.arg).__name__ != "TensorArgument":
+            raise ImportedProgramError(
+                f"argument {spec.arg.name!r} is a number that changes between calls",
+                hint="pass a tensor, or leave the argument out of dynamic=",
+            )
+    return fixed
+
+
+def _is_constant(spec: Any) -> bool:
+    """Whether an argument or result is a Python value of the export."""
+    return type(spec.arg).__name__ == "ConstantArgument"
+
+
+def _size_tensor(value: Any) -> Tensor:
+    """A size as a tensor of one element."""
+    if isinstance(value, SizeExpr):
+        return F.extent(value=value)
+    return make_tensor(np.asarray(value, np.int64))
 
 
 def _as_torch(array: np.ndarray) -> Any:

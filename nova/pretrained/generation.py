@@ -184,6 +184,7 @@ def compile_generator(
     return compile(list(outputs), inputs=inputs, params=params, target=target, **options)
 
 
+@user_facing
 def generate(
     program: Any,
     prompt: Sequence[int],
@@ -201,7 +202,8 @@ def generate(
     `before` are inputs of the program before `tokens`.
     """
     context = program.signature.inputs[len(before)].shape[0]
-    _check_sampling(prompt, new, temperature, top_p)
+    check_prompt(prompt, new)
+    _check_sampling(temperature, top_k, top_p, seed, stop)
     if not 0 < len(prompt) < context:
         raise AttributeValueError(
             f"a prompt has 1 to {context - 1} tokens, not {len(prompt)}",
@@ -215,22 +217,51 @@ def generate(
     return [int(t) for t in written[len(prompt) : int(end)]]
 
 
-def _check_sampling(prompt: Sequence[int], new: int, temperature: float, top_p: float) -> None:
-    """Refuse what the program would clamp, cut or round."""
-    array = np.asarray(prompt)
-    wrong = None
+def check_prompt(prompt: Any, new: Any, vocabulary: int | None = None) -> None:
+    """Refuse a prompt or a number of new tokens that the program would clamp, cut or round."""
+    try:
+        array = np.asarray(prompt)
+    except ValueError:  # lists of different lengths
+        array = np.empty((), object)
+    wrong = hint = None
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         wrong = f"the prompt is {type(prompt).__name__}, not a list of the numbers of tokens"
-    elif array.size and array.min() < 0:
+    elif not array.size:
+        wrong = "the prompt has no token, and it needs one"
+    elif array.min() < 0:
         wrong = f"the prompt has the token {array.min()}, and tokens are numbered from 0"
-    elif new < 1:
-        wrong = f"{new} new tokens, and a program writes one or more"
-    elif not 0 <= temperature < np.inf:
-        wrong = f"temperature {temperature}, which is 0 (the most likely token) or more"
-    elif not 0 < top_p <= 1:
-        wrong = f"top_p {top_p}, which is a probability above 0"
+    elif vocabulary is not None and array.max() >= vocabulary:
+        wrong = f"the prompt has token {array.max()}, and the vocabulary {vocabulary} tokens"
+        hint = "use the tokenizer of the model"
+    elif not _is_integer(new) or new < 1:
+        wrong = f"{new!r} new tokens, and a program writes one or more"
+    if wrong is not None:
+        raise AttributeValueError(wrong, where=str(user_location()), hint=hint)
+
+
+def _check_sampling(temperature: Any, top_k: Any, top_p: Any, seed: Any, stop: Any) -> None:
+    """Refuse what the program would clamp or round."""
+    wrong = None
+    if not _is_number(temperature) or not 0 <= temperature < np.inf:
+        wrong = f"temperature {temperature!r}, which is 0 (the most likely token) or more"
+    elif not _is_integer(top_k) or top_k < 0:
+        wrong = f"top_k {top_k!r}, which is a number of tokens, or 0 for all"
+    elif not _is_number(top_p) or not 0 < top_p <= 1:
+        wrong = f"top_p {top_p!r}, which is a probability above 0"
+    elif not _is_integer(seed):
+        wrong = f"seed {seed!r}, which is an integer"
+    elif not _is_integer(stop):
+        wrong = f"stop {stop!r}, which is the number of a token, or -1 for none"
     if wrong is not None:
         raise AttributeValueError(wrong, where=str(user_location()))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_integer(value) or isinstance(value, float | np.floating)
 
 
 def choose_context(needed: int, longest: int) -> int:
@@ -281,15 +312,15 @@ class Decoder(Module):
 
         One program is compiled for each context, by default the power of two that has room.
         """
-        unknown = [token for token in prompt if isinstance(token, int) and token >= self.vocabulary]
-        if unknown:
-            raise AttributeValueError(
-                f"the prompt has token {unknown[0]}, and the vocabulary {self.vocabulary} tokens",
-                where=str(user_location()),
-                hint="use the tokenizer of the model",
-            )
+        check_prompt(prompt, new, self.vocabulary)
         needed = len(prompt) + new
         size = choose_context(needed, self.longest) if context is None else context
+        if not _is_integer(size) or not needed <= size <= self.longest:
+            raise AttributeValueError(
+                f"context {size!r}: {len(prompt)} tokens of the prompt and {new} new ones need "
+                f"{needed}, and the model has {self.longest} positions",
+                where=str(user_location()),
+            )
         programs: dict[int, Compiled] = vars(self).setdefault("_programs", {})
         if size not in programs:
             programs[size] = compile_generator(self, size, gcd(size, CHUNK))

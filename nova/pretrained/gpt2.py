@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova.errors import ShapeError
 from nova.nn import Module, ModuleList
 from nova.ops import F
 from nova.pretrained.config import ModelConfig
@@ -91,7 +92,13 @@ class GPT2Model(Decoder):
     def rows(self, tokens: Any, start: Any, caches: Caches | None) -> tuple[Any, Caches]:
         """The hidden rows of tokens at positions from `start` on, and the caches with them."""
         keys = tokens.shape[-1] if caches is None else caches[0][0].shape[1]
-        positions = start + F.arange(tokens.shape[-1])
+        count = tokens.shape[-1]
+        if isinstance(start, int) and isinstance(count, int) and start + count > self.longest:
+            raise ShapeError(
+                f"{start + count} tokens, and the model has {self.longest} positions",
+                hint="shorten the sequence",
+            )
+        positions = start + F.arange(count)
         visible = causal_mask(positions, keys)
         x = F.embedding(self.embedding, tokens) + F.embedding(self.positions, positions)
         updated = []

@@ -18,6 +18,7 @@ from nova.pretrained.config import ModelConfig
 from nova.pretrained.generation import (
     Caches,
     Sampling,
+    check_prompt,
     choose_context,
     generate,
     scalar_inputs,
@@ -158,7 +159,7 @@ class T5Model(Module):
     def __init__(self, config: ModelConfig, weights: Weights):
         self.width = config.size("d_model")
         self.heads, self.head_width = config.size("num_heads"), config.size("d_kv")
-        vocabulary = config.size("vocab_size")
+        self.vocabulary = vocabulary = config.size("vocab_size")
         self.embedding = weights.parameter("shared.weight", (vocabulary, self.width))
         for stack in ("encoder", "decoder"):
             weights.ignore(f"{stack}.embed_tokens.weight")
@@ -230,6 +231,7 @@ class T5Model(Module):
         self, source: Sequence[int], new: int = 32, *, stop: int | None = None, **sampling: Any
     ) -> list[int]:
         """Up to `new` tokens for a source, until the token `stop` (by default the model's)."""
+        check_prompt(source, new, self.vocabulary)
         sizes = choose_context(len(source), _LONGEST), choose_context(new + 1, _LONGEST)
         programs: dict[tuple[int, int], Any] = vars(self).setdefault("_programs", {})
         if sizes not in programs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova.frontends.onnx.export import elementwise, structure
 from nova.frontends.onnx.export.writer import EXPORTS, OPSET
+from nova.frontends.onnx.host.table import HOST_ROWS, load_host_rows
 from nova.frontends.onnx.rows import load_rows
 from nova.frontends.onnx.table import ROWS
 
@@ -35,7 +36,30 @@ def render_onnx() -> str:
             path = row.build.__module__.removeprefix("nova.frontends.onnx.").replace(".", "/")
             modules.setdefault(f"{path}.py", []).append(title)
     lines += [f"| `{module}` | {', '.join(names)} |" for module, names in sorted(modules.items())]
-    lines += ["", "## Refused", "", "| op | reason |", "|---|---|", *refused]
+    load_host_rows()
+    lines += ["", "## On the host", ""]
+    lines += [
+        "A call computes these between the compiled parts of a model: `host/selection.py`, if"
+    ]
+    lines += [
+        "the shape of the result depends on values of the run, the others for strings and maps."
+    ]
+    lines += ["", "| module | ops |", "|---|---|"]
+    hosted: dict[str, list[str]] = {}
+    for (domain, name), compute in sorted(HOST_ROWS.items()):
+        path = compute.__module__.removeprefix("nova.frontends.onnx.").replace(".", "/")
+        hosted.setdefault(f"{path}.py", []).append(f"`{domain}.{name}`" if domain else f"`{name}`")
+    lines += [f"| `{module}` | {', '.join(names)} |" for module, names in sorted(hosted.items())]
+    lines += [
+        "",
+        "## Refused",
+        "",
+        "In a file, and in bodies and functions:",
+        "",
+        "| op | reason |",
+        "|---|---|",
+        *refused,
+    ]
     names = ", ".join(f"`{name}`" for name in sorted(EXPORTS) if name != "uniform")
     lines += [
         "",

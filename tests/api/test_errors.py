@@ -253,6 +253,7 @@ def test_every_class_has_a_mistake():
     # In tests/graph, tests/frontends/onnx_models and the tests of symbolic sizes.
     elsewhere |= {errors.CarryError, errors.BranchError, errors.ControlFlowError}
     elsewhere |= {errors.OnnxError, errors.OnnxValueError, errors.SymbolicSizeError}
+    elsewhere |= {errors.DataDependentShapeError}
     # In tests/debug/test_checked_runs.py and tests/devices/persistent.
     elsewhere |= {errors.IndexRangeError, errors.PersistentLaunchError}
     elsewhere |= {errors.LostWriteError}  # in tests/train/test_device_writes.py

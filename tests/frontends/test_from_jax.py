@@ -75,6 +75,35 @@ def test_what_nova_cannot_import_is_an_error_at_the_line() -> None:
     assert caught.value.where
 
 
+def test_an_exported_function_comes_back() -> None:
+    exported = jax.export.export(jax.jit(lambda x, y: {"z": jnp.tanh(x) @ y}))(
+        jax.ShapeDtypeStruct((2, 3), jnp.float32), jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    )
+    program = nova.from_jax(jax.export.deserialize(exported.serialize()))
+    x, y = np.linspace(-1, 1, 6, dtype="f4").reshape(2, 3), np.ones((3, 4), "f4")
+    np.testing.assert_allclose(program(x, y)["z"], np.tanh(x) @ y, rtol=1e-5, atol=1e-6)
+    [rows] = jax.export.symbolic_shape("rows")
+    spec = jax.ShapeDtypeStruct((rows, 3), jnp.float32)
+    program = nova.from_jax(jax.export.export(jax.jit(lambda x: x.sum(1)))(spec))
+    for count in (1, 4):
+        x = np.ones((count, 3), "f4")
+        np.testing.assert_allclose(program(x), x.sum(1))
+    with pytest.raises(errors.ArgumentTypeError, match="has the types of its arguments"):
+        nova.from_jax(exported, x)
+    with pytest.raises(errors.ArgumentTypeError, match="not a int"):
+        nova.from_jax(3)  # type: ignore[arg-type]
+
+
+def test_callbacks_of_the_host_are_refused() -> None:
+    def printing(x):
+        jax.debug.print("x is {}", x)
+        return x * 2
+
+    with pytest.raises(errors.ImportedProgramError, match="jax does not export printing") as caught:
+        nova.from_jax(printing, np.ones(3, "f4"))
+    assert "leave them out" in str(caught.value)
+
+
 def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(errors.MissingPackageError, match=r"from_jax needs jax"):

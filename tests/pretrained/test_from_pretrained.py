@@ -11,7 +11,13 @@ import pytest
 import safetensors.numpy
 
 import nova
-from nova.errors import ArtifactError, AttributeValueError, PretrainedError
+from nova.errors import (
+    ArtifactError,
+    AttributeValueError,
+    PretrainedError,
+    ShapeError,
+    UnknownKeywordError,
+)
 from tests.support.pretrained import MODELS, greedy, reference, tokens
 
 torch = pytest.importorskip("torch")
@@ -106,6 +112,29 @@ def test_t5_greedy_tokens(label: str, tmp_path: Path) -> None:
         torch.tensor(source), max_new_tokens=9, min_new_tokens=9, do_sample=False
     )
     assert mine.generate(source[0].tolist(), 9, stop=-1) == written[0, 1:].tolist()
+
+
+def test_gpt2_refuses_more_tokens_than_positions(tmp_path: Path) -> None:
+    theirs = reference("gpt2")
+    theirs.save_pretrained(tmp_path)
+    mine = nova.from_pretrained(tmp_path)
+    longest = theirs.config.n_positions
+    assert mine(tokens(1, longest)).shape[1] == longest
+    with pytest.raises(ShapeError, match=f"{longest + 1} tokens, and the model has {longest}"):
+        mine(tokens(1, longest + 1))
+
+
+WRONG_PROMPTS: list[Any] = [
+    *([10**6], np.array([10**6]), [-1], [1.5], [], [[1, 2]], [[1], [2, 3]], "abc", None, 3),
+]
+
+
+def test_t5_refuses_sources_that_are_no_tokens(tmp_path: Path) -> None:
+    reference("t5").save_pretrained(tmp_path)
+    mine = nova.from_pretrained(tmp_path)
+    for source in WRONG_PROMPTS:
+        with pytest.raises(AttributeValueError, match="the prompt"):
+            mine.generate(source, 2)
 
 
 def test_weights_stay_mapped_and_in_their_dtype(tmp_path: Path) -> None:
@@ -203,16 +232,24 @@ def test_refused_calls(saved: Path, tmp_path: Path) -> None:
         nova.from_pretrained(tmp_path)
     with pytest.raises(AttributeValueError, match="130, and the model has 128 positions"):
         nova.from_pretrained(saved).generate([1] * 100, 30)
+    mine = nova.from_pretrained(saved)
     for prompt, new, options in (
-        ([10**6], 2, {}),
-        ([-1], 2, {}),
-        ([1.5], 2, {}),
+        *((prompt, 2, {}) for prompt in WRONG_PROMPTS),
         ([1], 0, {}),
+        ([1], 1.5, {}),
         ([1], 2, {"temperature": -1.0}),
+        ([1], 2, {"temperature": "hot"}),
         ([1], 2, {"top_p": 2.0}),
+        ([1], 2, {"top_k": -3}),
+        ([1], 2, {"seed": 1.5}),
+        ([1], 2, {"stop": "."}),
+        ([1] * 30, 10, {"context": 32}),
+        ([1], 10, {"context": 4096}),
     ):
         with pytest.raises(AttributeValueError):
-            nova.from_pretrained(saved).generate(prompt, new, **options)
+            mine.generate(prompt, new, **options)
+    with pytest.raises(UnknownKeywordError, match="no keyword 'temp'"):
+        mine.generate([1], 2, temp=0.5)
     (tmp_path / "config.json").write_text('{"model_type": "llama", "model_type": "bert"}')
     with pytest.raises(ArtifactError, match="key 'model_type' occurs twice"):
         nova.from_pretrained(tmp_path)

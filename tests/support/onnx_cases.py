@@ -73,14 +73,21 @@ class Case:
     def run(self, *, compiled: bool) -> None:
         """Run all data sets; AssertionError for a wrong result."""
         specializer = Specializer(read_model(self.folder / "model.onnx"), None, None)
-        rtol, atol = self.tolerance()
+        program = nova.from_onnx(self.folder / "model.onnx")  # for nodes of the host
         for data in sorted(self.folder.glob("test_data_set_*")):
             inputs = [
                 _read(data / f"input_{i}.pb", info.type)
                 for i, info in enumerate(specializer.inputs)
             ]
+            if specializer.uses_strings():
+                self._compare_all(program.run(*inputs), data)
+                continue
             arguments = specializer.bind(inputs, {})
-            graph = specializer.graph(arguments)
+            try:
+                graph = specializer.graph(arguments)
+            except errors.DataDependentShapeError:
+                self._compare_all(program.run(*inputs), data)
+                continue
             placeholders, arrays = graph.placeholders(), arrays_of(graph, arguments)
             if compiled:
                 arrays = nova.compile(graph.results(), inputs=placeholders).run(arrays)
@@ -88,9 +95,14 @@ class Case:
             else:
                 feed = dict(zip(placeholders, arrays, strict=True))
                 arrays = evaluate(graph.results(), feed)
-            outputs = zip(results_of(graph, arrays), self.proto.graph.output, strict=True)
-            for i, (result, info) in enumerate(outputs):
-                _compare(result, _read(data / f"output_{i}.pb", info.type), rtol, atol)
+            self._compare_all(results_of(graph, arrays), data)
+
+    def _compare_all(self, results: list[Any], data: Path) -> None:
+        """Compare the outputs with those of a data set."""
+        outputs = zip(results, self.proto.graph.output, strict=True)
+        for i, (result, info) in enumerate(outputs):
+            expected = _read(data / f"output_{i}.pb", info.type)
+            _compare(result, expected, *self.tolerance())
 
 
 def _ops(graph: Any) -> Iterator[tuple[str, str]]:
@@ -117,6 +129,10 @@ def _compare(result: Any, expected: Any, rtol: float, atol: float) -> None:
         return
     if expected is None:
         assert result is None
+        return
+    if expected.dtype.kind in "OUST":
+        assert result.dtype == object and result.shape == expected.shape
+        assert result.tolist() == expected.tolist()
         return
     assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
     if expected.dtype.kind not in "fiubc":  # ml_dtypes

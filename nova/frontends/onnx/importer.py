@@ -17,7 +17,7 @@ import numpy as np
 
 from nova.core.dtypes import TensorType
 from nova.core.sizes import Size, SizeExpr, known_less
-from nova.errors import NovaError, OnnxError, UnsupportedOpError
+from nova.errors import DataDependentShapeError, NovaError, OnnxError, UnsupportedOpError
 from nova.frontends.onnx.element_types import (
     ELEMENT_TYPES,
     NARROW,
@@ -166,6 +166,10 @@ class Importer:
             if self.depth > _MOST_DEPTH:
                 raise OnnxError(f"functions and subgraphs are nested more than {_MOST_DEPTH} deep")
             results = self._results(proto, scope, title)
+        except DataDependentShapeError as error:
+            if error.where is None and self.depth == 1:
+                error.results = tuple(proto.output)
+            raise error.located(title) from None
         except NovaError as error:
             raise error.located(title) from None
         except _MALFORMED as error:
@@ -183,7 +187,7 @@ class Importer:
         inputs = [scope.get(name) if name else None for name in proto.input]
         while inputs and inputs[-1] is None:
             inputs.pop()
-        attrs = self._attributes(proto, scope)
+        attrs = self.attributes(proto, scope)
         if (domain, proto.op_type) in self.functions:
             function = self.functions[domain, proto.op_type]
             return self._call(function, inputs, attrs, None, len(proto.output))
@@ -207,7 +211,19 @@ class Importer:
         results = list(results) if isinstance(results, tuple) else [results]
         return self._folded(entry, inputs, results)
 
-    def _attributes(self, proto: Any, scope: Scope) -> dict[str, Any]:
+    def build_row(self, node: Node, domain: str, inputs: list[Any], attrs: Any) -> list[Any]:
+        """The results of the row of a node for other inputs and attributes."""
+        entry = ROWS.get((domain, node.op))
+        if entry is None or entry.build is None:
+            raise UnsupportedOpError(f"{node.op} of strings has no code in Nova")
+        other = Node(
+            node.op, node.version, inputs, attrs, node.outputs, self, node.scope, node.title
+        )
+        results = entry.build(other)
+        return list(results) if isinstance(results, tuple) else [results]
+
+    def attributes(self, proto: Any, scope: Scope) -> dict[str, Any]:
+        """The attributes of a node as Python values and arrays."""
         attrs: dict[str, Any] = {}
         for attribute in proto.attribute:
             if attribute.ref_attr_name:

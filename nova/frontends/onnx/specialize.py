@@ -7,7 +7,7 @@ is an argument), the graph is built again with the value of that argument as a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,15 @@ from nova.errors import (
 )
 from nova.frontends.onnx.element_types import (
     NARROW,
+    STRING,
     Coded,
     constant,
     dtype_of,
     from_codes,
     to_codes,
 )
+from nova.frontends.onnx.host.divide import needs_host
+from nova.frontends.onnx.host.table import string_array
 from nova.frontends.onnx.importer import (
     EMPTY,
     Importer,
@@ -92,12 +95,18 @@ class Specializer:
                     raise
                 fixed.update(more)
 
-    def placeholders(self) -> dict[str, Any]:
+    def placeholders(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The inputs by name, for the declared shapes and the values that the user fixes."""
-        return self._inputs(None, self.values)
+        infos = [info for info in self.inputs if info.name not in without]
+        return {info.name: self._input(info, None, self.values) for info in infos}
 
     def _inputs(self, arguments: Mapping[str, Any] | None, fixed: Any) -> dict[str, Any]:
         return {info.name: self._input(info, arguments, fixed) for info in self.inputs}
+
+    def uses_strings(self) -> bool:
+        """Whether a value of the model's graph, or a label of a node, is a string."""
+        graph = self.model.proto.graph
+        return needs_host(graph.node, self.inputs, graph.initializer)
 
     def has_free_axes(self) -> bool:
         """Whether an input has an axis without a size."""
@@ -191,8 +200,10 @@ class Specializer:
         return self._array(type_.tensor_type, value, name)
 
     def _array(self, tensor: Any, value: Any, name: str) -> np.ndarray:
-        array = as_numpy(value, f"input {name!r}") if is_array(value) else np.asarray(value)
         element = tensor.elem_type
+        if element == STRING:
+            return _checked_shape(tensor, string_array(value, f"input {name!r}"), name)
+        array = as_numpy(value, f"input {name!r}") if is_array(value) else np.asarray(value)
         expected = NARROW[element].numpy if element in NARROW else dtype_of(element).numpy
         if array.dtype != expected:
             if is_array(value):
@@ -200,20 +211,24 @@ class Specializer:
                     f"input {name!r} is {array.dtype}, the model takes {expected}"
                 )
             array = array.astype(expected)
-        if tensor.HasField("shape"):
-            dims = list(tensor.shape.dim)
-            fits = len(dims) == array.ndim and all(
-                not d.HasField("dim_value") or d.dim_value == n
-                for d, n in zip(dims, array.shape, strict=True)
-            )
-            if not fits:
-                declared = [
-                    d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims
-                ]
-                raise ArgumentShapeError(
-                    f"input {name!r} has the shape {array.shape}, the model takes {declared}"
-                )
+        return _checked_shape(tensor, array, name)
+
+
+def _checked_shape(tensor: Any, array: np.ndarray, name: str) -> np.ndarray:
+    """The array of an input, which has its declared shape."""
+    if not tensor.HasField("shape"):
         return array
+    dims = list(tensor.shape.dim)
+    fits = len(dims) == array.ndim and all(
+        not d.HasField("dim_value") or d.dim_value == n
+        for d, n in zip(dims, array.shape, strict=True)
+    )
+    if not fits:
+        declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+        raise ArgumentShapeError(
+            f"input {name!r} has the shape {array.shape}, the model takes {declared}"
+        )
+    return array
 
 
 def _items(option: str, entries: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:

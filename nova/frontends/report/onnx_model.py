@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from nova.errors import NovaError, OnnxValueError
+from nova.errors import DataDependentShapeError, NovaError, OnnxValueError
 from nova.frontends.onnx.element_types import is_constant
+from nova.frontends.onnx.host.divide import Division, has_string_labels
+from nova.frontends.onnx.host.table import HOST_ROWS, load_host_rows
 from nova.frontends.onnx.importer import (
     Importer,
     Scope,
@@ -27,6 +29,7 @@ from nova.frontends.onnx.table import ROWS
 from nova.frontends.report.table import (
     CONSTANT,
     EXPANDED,
+    FALLBACK,
     SUPPORTED,
     UNCHECKED,
     UNSUPPORTED,
@@ -48,9 +51,9 @@ class _Missing:
 class _Surveyor(Importer):
     """An importer that goes on after a node that it refuses."""
 
-    def __init__(self, model: OnnxModel, survey: Survey):
+    def __init__(self, model: OnnxModel, survey: Survey, division: Division | None):
         super().__init__(model)
-        self.survey = survey
+        self.survey, self.division = survey, division
 
     def build_node(self, proto: Any, scope: Scope) -> None:
         if self.depth:  # a body: its errors are those of the node outside
@@ -58,6 +61,12 @@ class _Surveyor(Importer):
             return
         location = proto.name or f"node {self.nodes + 1}"
         name = f"{proto.domain}.{proto.op_type}" if proto.domain else proto.op_type
+        if self.division is not None and self.division.is_host_node(proto):
+            self.nodes += 1
+            outcome, reason = _on_host(proto)
+            self.survey.add(name, outcome, location=location, reason=reason)
+            self._give_up(proto, scope, f"{proto.op_type} {location}")
+            return
         inputs = [scope.values.get(n) for n in proto.input if n]
         missing = next((v for v in inputs if isinstance(v, _Missing)), None)
         if missing is not None:
@@ -70,6 +79,10 @@ class _Surveyor(Importer):
             super().build_node(proto, scope)
         except NovaError as error:
             reason = one_line(error)
+            if isinstance(error, DataDependentShapeError) and error.results:
+                self.survey.add(name, FALLBACK, location=location, reason=reason)
+                self._give_up(proto, scope, f"{proto.op_type} {location}")
+                return
             if isinstance(error, OnnxValueError):
                 reason += "; the value is an argument: fix it with values="
             self.survey.add(name, UNSUPPORTED, location=location, reason=reason)
@@ -117,6 +130,15 @@ class _Surveyor(Importer):
         return {v.name: v.type.tensor_type for v in values if v.type.HasField("tensor_type")}
 
 
+def _on_host(proto: Any) -> tuple[str, str]:
+    """The outcome of a node of strings or maps, and its reason."""
+    load_host_rows()
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    if (domain, proto.op_type) in HOST_ROWS or has_string_labels(proto):
+        return FALLBACK, "the host computes strings and maps, between compiled parts of a call"
+    return UNSUPPORTED, f"{proto.op_type}: Nova does not compute it for strings"
+
+
 def report_onnx(
     model: OnnxModel, shapes: Mapping[str, Any] | None, values: Mapping[str, Any] | None
 ) -> ImportReport:
@@ -130,9 +152,12 @@ def report_onnx(
     survey = Survey()
     error = None
     try:
-        surveyor = _Surveyor(model, survey)
-        inputs = specializer.placeholders()
+        division = Division(model, frozenset()) if specializer.uses_strings() else None
+        surveyor = _Surveyor(model, survey, division)
+        strings = set(specializer.names) & division.strings if division is not None else set()
+        inputs = specializer.placeholders(without=strings)
         survey.new_ops(flat_tensors(list(inputs.values())))
+        inputs.update((name, _Missing(f"input {name}")) for name in strings)
         surveyor.build(inputs)
     except NovaError as reason:
         error = one_line(reason)

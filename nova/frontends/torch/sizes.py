@@ -106,13 +106,19 @@ def dim_names(exported: Any, dynamic: Any) -> dict[str, str]:
     signature = exported.graph_signature
     arguments = [s.arg.name for s in signature.input_specs if s.kind.name == "USER_INPUT"]
     nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
-    axes = list(dynamic.values()) if isinstance(dynamic, dict) else list(dynamic or ())
+    if isinstance(dynamic, dict):
+        axes = [(name, spec) for name, spec in dynamic.items() if name in arguments]
+    else:
+        axes = list(zip(arguments, dynamic or (), strict=False))
     names: dict[str, str] = {}
-    for argument, spec in zip(arguments, axes, strict=False):
+    for argument, spec in axes:
         shape = getattr(nodes[argument].meta["val"], "shape", ())
-        pairs = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
+        if not isinstance(spec, dict | list | tuple):  # None, or the hint of a number
+            continue
+        pairs = spec.items() if isinstance(spec, dict) else enumerate(spec)
         for axis, declared in pairs:
-            if isinstance(declared, torch.export.Dim) and axis < len(shape):
+            is_axis = isinstance(axis, int) and axis < len(shape)
+            if isinstance(declared, torch.export.Dim) and is_axis:
                 names[str(shape[axis])] = declared.__name__
     return names
 

@@ -14,7 +14,12 @@ from torch import nn
 from torch.nn import functional
 
 import nova
-from nova.errors import ArgumentShapeError, ArgumentTypeError, UnsupportedOpError
+from nova.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ImportedProgramError,
+    UnsupportedOpError,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -113,6 +118,54 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(UnsupportedOpError, match="_linalg_det") as caught:
         nova.from_torch(Determinant(), torch.randn(3, 3)).compile()
     assert __file__ in str(caught.value.where)
+
+
+class Mixed(nn.Module):
+    """Arguments and results that are no tensors."""
+
+    def forward(self, x: Any, n: int = 2, y: Any = None, flag: bool = True) -> Any:
+        return {"a": x * n if flag else x, "b": None, "n": n, "text": "t", "more": [x, y, 1.5]}
+
+
+def test_arguments_and_results_without_tensors() -> None:
+    module, x = Mixed(), torch.randn(2, 3)
+    program = nova.from_torch(module, x, n=3, y=None, flag=True)
+    result = program(x, n=3, y=None, flag=True)
+    torch.testing.assert_close(result.pop("a"), x * 3)
+    torch.testing.assert_close(result["more"].pop(0), x)
+    assert result == {"b": None, "n": 3, "text": "t", "more": [None, 1.5]}
+    with pytest.raises(ArgumentTypeError, match="argument 1, 'n', is 4, and was 3"):
+        program(x, n=4, y=None, flag=True)
+    with pytest.raises(ImportedProgramError, match="'n' is a number that changes"):
+        nova.from_torch(module, x, n=3, dynamic={"x": None, "n": torch.export.Dim.DYNAMIC})
+
+
+class Sized(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.sum(1), x.shape[0], (x.shape[0] + 1) * 2
+
+
+def test_sizes_are_results() -> None:
+    dynamic = ({0: torch.export.Dim("rows", min=1, max=99)},)
+    program = nova.from_torch(Sized(), torch.ones(3, 2), dynamic=dynamic)
+    for rows in (2, 5, 1):
+        total, size, more = program(torch.ones(rows, 2))
+        assert total.tolist() == [2] * rows and (size, more) == (rows, 2 * rows + 2)
+    assert nova.from_torch(Sized(), torch.ones(3, 2))(torch.ones(3, 2))[1:] == (3, 8)
+
+
+class Two(nn.Module):
+    def forward(self, x: Any, y: Any) -> Any:
+        return x.sum(0), y * 2
+
+
+def test_sizes_have_the_names_of_their_arguments() -> None:
+    """In whatever order `dynamic` has the arguments."""
+    first, second = torch.export.Dim("first"), torch.export.Dim("second")
+    dynamic = {"y": {0: second}, "x": {0: first}}
+    program = nova.from_torch(Two(), torch.ones(3, 2), torch.ones(4), dynamic=dynamic)
+    assert [str(n) for n in program.shapes[0]] == ["first", "2"]
+    assert [str(n) for n in program.shapes[1]] == ["second"]
 
 
 def test_without_torch_the_error_names_the_package() -> None:

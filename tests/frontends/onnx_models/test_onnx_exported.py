@@ -179,6 +179,19 @@ def test_classifiers_of_scikit_learn(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["logistic", "forest"])
+def test_classifiers_with_labels_of_strings(name: str) -> None:
+    """As skl2onnx exports them by default: labels by the host, and a map of shares per row."""
+    words = np.array(["low", "middle", "high"])[CLASSES]
+    model = CLASSIFIERS[name]().fit(X, words)
+    labels, shares = nova.from_onnx(from_sklearn(model, X[:1], target_opset=21))(X)
+    assert labels.tolist() == model.predict(X).tolist()
+    assert list(shares[0]) == model.classes_.tolist()
+    table = [[row[label] for label in model.classes_] for row in shares]
+    np.testing.assert_allclose(table, model.predict_proba(X), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", mostly_slow(REGRESSORS, "linear"))
 def test_regressors_of_scikit_learn(name: str) -> None:
     model = REGRESSORS[name]().fit(X, NUMBERS)

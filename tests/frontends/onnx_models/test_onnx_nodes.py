@@ -52,7 +52,7 @@ def test_every_row_passes_a_node_test() -> None:
 def test_small_models_pass() -> None:
     for kind in KINDS:
         texts = [(case.name, outcome(case, compiled=False)) for case in cases(kind)]
-        failed = [text for text in texts if text[1] != "pass" and "strings" not in text[1]]
+        failed = [text for text in texts if text[1] != "pass"]
         assert not failed
 
 
@@ -83,7 +83,7 @@ def test_all_compiled_nodes_pass_or_are_refused(part: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_models_pass(kind: str) -> None:
     texts = [(case.name, outcome(case, compiled=True)) for case in cases(kind)]
-    assert not [text for text in texts if text[1] != "pass" and "strings" not in text[1]]
+    assert not [text for text in texts if text[1] != "pass"]
 
 
 @pytest.mark.slow
@@ -91,4 +91,4 @@ def test_counts_of_node_tests() -> None:
     """By the interpreter: the compiled sweep above has the same graphs."""
     counts = Counter(outcome(case, compiled=False).partition(":")[0] for case in cases("node"))
     assert counts["wrong"] == 0
-    assert counts["pass"] >= 1700
+    assert counts["pass"] >= 1743

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from nova.core.dtypes import i64
-from nova.errors import OnnxError
-from nova.frontends.onnx.element_types import constant, is_constant
+from nova.errors import DataDependentShapeError, OnnxError, OnnxValueError
+from nova.frontends.onnx.element_types import constant
+from nova.frontends.onnx.host.table import compute_on_host
 from nova.frontends.onnx.node import Node
 from nova.frontends.onnx.rows.common import cast, counting
 from nova.frontends.onnx.table import row
@@ -86,81 +88,35 @@ def _top_k(node: Node) -> Any:
 @row("Compress")
 def _compress(node: Node) -> Any:
     x = node.tensor(0)
-    positions = constant(np.flatnonzero(node.array(1)).astype(np.int64))
+    positions = constant(np.flatnonzero(_known(node, [1])[1]).astype(np.int64))
     axis = node.attr("axis", None)
     if axis is None:
         return F.take(F.reshape(x, (x.size,)), positions, axis=0)
     return F.take(x, positions, axis=node.resolve(axis, x.ndim))
 
 
-def _constants(node: Node) -> list[Any]:
-    """The inputs of an op whose result has a shape that depends on values."""
-    for value in node.inputs:
-        if value is not None and not is_constant(value):
-            raise node.refused(
-                "the shape of its result depends on values of a run",
-                "Nova compiles static shapes: compute it before the program",
-            )
-    return [None if v is None else v.data for v in node.inputs]
+def _known(node: Node, positions: Sequence[int] | None = None) -> list[Any]:
+    """The inputs as arrays, None for one that was left out; all of them must be known at import."""
+    try:
+        return [
+            node.array(i) if node.has(i) and i in (positions or range(len(node.inputs))) else None
+            for i in range(len(node.inputs))
+        ]
+    except OnnxValueError:
+        raise DataDependentShapeError(
+            f"{node.op}: the shape of its result depends on values of a run",
+            hint="a call of the program computes it on the host, between compiled parts; "
+            "a graph or a file has one part: compute it before the program",
+        ) from None
 
 
-@row("NonZero")
-def _non_zero(node: Node) -> Any:
-    [array] = _constants(node)
-    return constant(np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1))
-
-
-@row("Unique", since=11)
-def _unique(node: Node) -> Any:
-    [array] = _constants(node)
-    axis = node.attr("axis", None)
-    values, first, inverse, counts = np.unique(
-        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
+@row("NonZero", "NonMaxSuppression")
+def _selection(node: Node) -> Any:
+    """On the host, by `host/selection.py`; here for inputs that are known at import."""
+    host = Node(
+        node.op, node.version, _known(node), node.attrs, node.outputs, None, None, node.title
     )
-    inverse = inverse.reshape(-1)
-    if not node.attr("sorted", 1):
-        order = np.argsort(first)
-        values = np.take(values, order, axis=axis or 0)
-        first, counts = first[order], counts[order]
-        inverse = np.argsort(order)[inverse]
-    return tuple(map(constant, (values, *(a.astype(np.int64) for a in (first, inverse, counts)))))
+    return tuple(map(constant, compute_on_host(host, "")))
 
 
-@row("NonMaxSuppression")
-def _non_max_suppression(node: Node) -> Any:
-    arrays = _constants(node)
-    boxes, scores = arrays[0], arrays[1]
-    most, overlap, least = (
-        a.reshape(-1)[0].item() if a is not None and a.size else default
-        for a, default in zip([*arrays[2:], None, None, None][:3], (0, 0.0, -np.inf), strict=True)
-    )
-    center = node.attr("center_point_box", 0)
-    picks = [
-        (batch, group, box)
-        for batch in range(scores.shape[0])
-        for group in range(scores.shape[1])
-        for box in _suppressed(boxes[batch], scores[batch, group], most, overlap, least, center)
-    ]
-    return constant(np.array(picks, np.int64).reshape(-1, 3))
-
-
-def _suppressed(
-    boxes: np.ndarray, scores: np.ndarray, most: float, overlap: float, least: float, center: int
-) -> list[int]:
-    if center:
-        middle, half = boxes[:, :2], boxes[:, 2:] / 2
-        low, high = middle - half, middle + half
-    else:
-        low = np.minimum(boxes[:, :2], boxes[:, 2:])
-        high = np.maximum(boxes[:, :2], boxes[:, 2:])
-    area = np.prod(high - low, axis=1)
-    picks: list[int] = []
-    for box in np.argsort(-scores, kind="stable"):
-        if len(picks) >= most or scores[box] <= least:
-            break
-        size = np.maximum(np.minimum(high[box], high[picks]) - np.maximum(low[box], low[picks]), 0)
-        shared = np.prod(size, axis=1)
-        union = area[box] + area[picks] - shared
-        if not (shared > overlap * union).any():
-            picks.append(int(box))
-    return picks
+row("Unique", since=11)(_selection)

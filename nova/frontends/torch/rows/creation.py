@@ -119,6 +119,19 @@ def _linspace(
     return F.cast(F.where(F.lt(position, steps // 2), low, high), dtype=dtype)
 
 
+def _triangle(name: str) -> Any:
+    def build(
+        F: Any, rows: int, columns: int, offset: int = 0, *, dtype: Any = None, **layout: Any
+    ) -> Any:
+        return getattr(F, name)(rows, columns, offset, dtype=dtype or i64)
+
+    return build
+
+
+for _name in ("tril_indices", "triu_indices"):
+    row(f"{_name}.default")(_triangle(_name))
+
+
 @row("eye.default", "eye.m")
 def _eye(F: Any, n: int, *columns: int, dtype: Any = None, device: Any = None, **more: Any) -> Any:
     return F.eye(n, columns[0] if columns else None, dtype=dtype or f32)

@@ -7,6 +7,7 @@ from typing import Any
 
 from nova.core.dtypes import bf16, bool_, f16, f32
 from nova.frontends.torch.rows.table import cast, common_dtype, converted, promoted, row
+from nova.graph.control.integers import gcd, lcm
 from nova.graph.tensor import Tensor
 
 # --- one operand ----------------------------------------------------------------------------------
@@ -31,11 +32,11 @@ UNARY = {
             "isnan",
         ),
         *("lgamma", "log", "log10", "log1p", "log2", "logical_not", "neg", "reciprocal", "relu"),
-        *("round", "rsqrt", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "sqrt", "tan"),
+        *("round", "rsqrt", "sigmoid", "silu", "sin", "sinc", "sinh", "sqrt", "tan"),
         *("tanh", "trunc", "relu6", "hardsigmoid", "hardswish", "mish", "frac", "deg2rad"),
         *("rad2deg", "square"),
     )
-} | {"sgn": "sign", "log_sigmoid": "logsigmoid"}
+} | {"log_sigmoid": "logsigmoid"}
 
 
 def _unary(name: str) -> Any:
@@ -47,6 +48,12 @@ def _unary(name: str) -> Any:
 
 for _aten, _nova in UNARY.items():
     row(f"{_aten}.default")(_unary(_nova))
+
+
+@row("sign.default", "sgn.default")
+def _sign(F: Any, x: Any) -> Any:
+    sign = F.sign(x)
+    return F.where(F.isnan(x), 0, sign) if x.dtype.is_float else sign  # torch's sign of NaN is 0
 
 
 @row("signbit.default")
@@ -355,12 +362,28 @@ def _shift_right(F: Any, x: Any, y: Any) -> Any:
     return F.bitwise_right_shift(*promoted(F, x, y))
 
 
+@row("gcd.default")
+def _gcd(F: Any, x: Any, y: Any) -> Any:
+    return gcd(*promoted(F, x, y))
+
+
+@row("lcm.default")
+def _lcm(F: Any, x: Any, y: Any) -> Any:
+    return lcm(*promoted(F, x, y))
+
+
 # --- three operands -------------------------------------------------------------------------------
 
 
 @row("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def _where(F: Any, condition: Any, x: Any, y: Any) -> Any:
     return F.where(condition, *promoted(F, x, y))
+
+
+@row("prims.fma.default")
+def _fma(F: Any, a: Any, b: Any, c: Any) -> Any:
+    a, b, c = promoted(F, a, b, c, opmath=True)
+    return F.add(F.mul(a, b), c)
 
 
 @row("addcmul.default")

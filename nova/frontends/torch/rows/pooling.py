@@ -280,6 +280,26 @@ def _adaptive(rank: int) -> Any:
     return build
 
 
+def _adaptive_max(rank: int) -> Any:
+    def build(F: Any, x: Any, size: Any) -> Any:
+        sizes = _spatial(size, rank)
+        if not is_static_shape(x.shape) or 0 in (*x.shape, *sizes):
+            raise unsupported(f"an adaptive pool of {x.type} to {sizes}")
+        return getattr(F, f"adaptive_max_pool{rank}d")(x, sizes, return_indices=True)
+
+    return build
+
+
+def _adaptive_max_backward(rank: int) -> Any:
+    def build(F: Any, g: Any, x: Any, indices: Any) -> Any:
+        lead = tuple(x.shape[: len(x.shape) - rank])
+        zeros = F.full(shape=(*lead, prod(x.shape[len(lead) :])), value=0.0, dtype=g.dtype)
+        g, indices = (F.reshape(value, (*lead, -1)) for value in (g, indices))
+        return F.reshape(F.scatter_add(zeros, indices, g, axis=len(lead)), x.shape)
+
+    return build
+
+
 def _adaptive_backward(rank: int) -> Any:
     forward = _adaptive(rank)
 
@@ -293,4 +313,6 @@ def _adaptive_backward(rank: int) -> Any:
 for _rank in (2, 3):
     row(f"_adaptive_avg_pool{_rank}d.default")(_adaptive(_rank))
     row(f"_adaptive_avg_pool{_rank}d_backward.default")(_adaptive_backward(_rank))
+    row(f"adaptive_max_pool{_rank}d.default")(_adaptive_max(_rank))
+    row(f"adaptive_max_pool{_rank}d_backward.default")(_adaptive_max_backward(_rank))
 row("adaptive_avg_pool1d.default")(_adaptive(1))

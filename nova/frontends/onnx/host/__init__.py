@@ -1,0 +1,1 @@
+"""ONNX ops that the host computes: strings, maps, and results whose shapes depend on values."""
