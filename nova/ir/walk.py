@@ -142,6 +142,23 @@ def find_ops(within: Any, *names: str) -> list[Any]:
     return ops
 
 
+def contains_dialect(within: Any, dialect: str) -> bool:
+    """Whether an op at any depth is one of a dialect; stops at the first."""
+    prefix = f"{dialect}."
+    is_in = False
+    advance, interrupt = ir.WalkResult.ADVANCE, ir.WalkResult.INTERRUPT
+
+    def visit(op: Any) -> ir.WalkResult:
+        nonlocal is_in
+        if op.name.startswith(prefix):
+            is_in = True
+            return interrupt
+        return advance
+
+    _walk(within, visit, ir.WalkOrder.PRE_ORDER)
+    return is_in
+
+
 def contains_op(within: Any, matches: Callable[[Any], bool]) -> bool:
     """Whether an op at any depth of a module or function matches; stops at the first."""
     is_in = False
