@@ -22,8 +22,10 @@ from nova.errors import NovaError, PassError, PipelineError
 from nova.ir.bindings import ir, passmanager
 from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
+from nova.ir.dialect import DIALECT
 from nova.ir.linalg.attribute_cache import attribute_cache
 from nova.ir.mlir_threads import mlir_threads
+from nova.ir.walk import contains_dialect
 
 # The pass managers of each context: the first run of one collects the patterns of all ops.
 _MANAGERS: WeakKeyDictionary[ir.Context, dict[UpstreamPass, passmanager.PassManager]]
@@ -97,8 +99,8 @@ class UpstreamPass(Pass):
     """One or more upstream passes, as the text inside of `builtin.module(...)`.
 
     A pass with `signs` does nothing to a module whose text contains none of them. A `parallel` one
-    processes the ops inside the module in several threads of MLIR: they contain no ops of the nova
-    dialect, which have code in Python (nova/ir/mlir_threads.py).
+    processes the ops inside the module in several threads of MLIR, unless they contain ops of the
+    nova dialect, which have code in Python (nova/ir/mlir_threads.py).
     """
 
     name: ClassVar[str] = "upstream"
@@ -134,10 +136,15 @@ class UpstreamPass(Pass):
         manager = managers.get(self)
         if manager is None:
             manager = managers[self] = self.parse(module.context)
-        is_parallel = self.parallel and len(module.body.operations) >= _MANY_OPS
-        is_parallel = is_parallel and knobs.get("threads") > 1
+        is_parallel = self.parallel and knobs.get("threads") > 1 and _has_independent_ops(module)
         with mlir_threads(module.context) if is_parallel else nullcontext():
             manager.run(module.operation)
+
+
+def _has_independent_ops(module: ir.Module) -> bool:
+    """Whether several threads of MLIR may process the ops inside a module, and it has many."""
+    is_large = len(module.body.operations) >= _MANY_OPS
+    return is_large and not contains_dialect(module, DIALECT)
 
 
 def option_name(field_name: str) -> str:

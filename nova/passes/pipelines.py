@@ -411,7 +411,7 @@ def buffers_to_device(
         LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, matmul_precision, launch),
         # Tasks of a persistent kernel run concurrently anyway.
         *([FuseLaunches()] if launch == "graph" else []),
-        UpstreamPass("canonicalize,cse"),
+        UpstreamPass("any(canonicalize,cse)", parallel=True),
     ]
 
 

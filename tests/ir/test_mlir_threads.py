@@ -40,6 +40,23 @@ def test_threads_do_not_change_the_result() -> None:
     assert _lowered(1) == _lowered(4)
 
 
+def test_ops_with_code_in_python_are_processed_by_the_caller() -> None:
+    functions = "".join(
+        f"""
+  func.func @f{number}(%x: tensor<4xf32>) -> tensor<4xf32> {{
+    %dead = "nova.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    %y = "nova.tanh"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }}
+"""
+        for number in range(16)
+    )
+    module = start_from_text(functions, "functions.mlir")
+    with knobs.override(threads=4):
+        run_pipeline(module, [UpstreamPass("any(canonicalize,cse)", parallel=True)])
+    assert "nova.tanh" in str(module) and "nova.exp" not in str(module)
+
+
 def test_a_system_may_refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: Any) -> None:
         raise RuntimeError("can't start new thread")
