@@ -81,7 +81,7 @@ def build(
         started = time.perf_counter()
         entry.result()
         contents = _plan_contents(plan, codes, recorder.texts, key)
-        data = write_artifact(contents)
+        data = write_artifact(contents, recorder.packed_texts())
         recorder.record_size("artifact", len(data), time.perf_counter() - started)
     return CompileResult(data, recorder, contents)
 

@@ -51,11 +51,26 @@ class Recorder:
         self.constants.update(constants_of(module.context))
         self.record(stage, module_text(module), seconds)
 
+    def pack_texts(self) -> None:
+        """Pack the texts for a file in advance: a caller that would only wait calls this."""
+        if not any(self.constants):
+            self.packer = self.packer or TextPacker()
+            self._pack_others(self.packer)
+
     def packed_texts(self) -> bytes | None:
         """The texts as a file has them, if they were packed in advance and have no constants."""
         packer, self.packer = self.packer, None
-        is_complete = packer is not None and packer.names == list(self.compact)
-        return packer.finish() if packer and is_complete and not any(self.constants) else None
+        if packer is None or any(self.constants):
+            return None
+        if packer.names != list(self.compact)[: len(packer.names)]:
+            return None
+        self._pack_others(packer)
+        return packer.finish()
+
+    def _pack_others(self, packer: TextPacker) -> None:
+        """Pack the texts after those that are packed already."""
+        for stage in list(self.compact)[len(packer.names) :]:
+            packer.add_plain(stage, self.compact[stage])
 
     def add_constants(self, stage: str, data: Mapping[str, bytes]) -> None:
         """Keep the values of large constants by digest; texts from `stage` on refer to them."""
@@ -98,6 +113,9 @@ class ReportingRecorder(Recorder):
 
     def record_size(self, stage: str, size: int, seconds: float) -> None:
         report("record_size", stage, size, seconds)
+
+    def pack_texts(self) -> None:
+        """The caller packs them."""
 
 
 def apply_reports(recorder: Recorder, bar: Progress, *, pack: bool = True) -> Callable[..., None]:

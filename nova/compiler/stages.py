@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from nova.compiler.recorder import Recorder
 from nova.compiler.signature import keep_signature
@@ -222,25 +223,44 @@ class TargetCompile:
 
     def run(self, after: str, until: str | None = None) -> None:
         """Run the stages after `after` up to `until`, or all: the loop of the compiler."""
-        recorder, self.until = self.session.recorder, until
-        for stage in stages_between(after, until, self.settings):
-            name = stage.name + self.suffix
-            recorder.begin(name)
-            code: str | Callable[[], Code] | None = None
-            with self.clock.measure(stage.name):
-                if stage.passes is not None:
-                    self.lower(stage.name, stage.passes(self.settings))
-                else:
-                    code = getattr(self, stage.generate)()
-            self.session.bar.advance(name, len(recorder.compact) - 1)
-            seconds = self.clock.seconds[stage.name]
-            if code is None:
-                recorder.record_module(name, self.module, seconds)
-            elif isinstance(code, str):
-                self._codes[stage.name] = Code(code, seconds)
-                recorder.record(name, code, seconds)
+        self.until = until
+        stages = stages_between(after, until, self.settings)
+        late: list[Callable[[], None]] = []
+        try:
+            for stage, following in zip(stages, [*stages[1:], None], strict=False):
+                record_text = self._run_stage(stage, len(late))
+                if record_text is not None:
+                    late.append(record_text)
+                # Code stages do not change the module. Their work goes into the queue before the
+                # text of the last MLIR stage, which is the longest one, is printed.
+                if following is not None and following.passes is not None:
+                    late.pop()()
+        finally:
+            for record_text in late:
+                record_text()
+
+    def _run_stage(self, stage: Stage, unrecorded: int) -> Callable[[], None] | None:
+        """Run a stage. The function that is returned records its text; the queue has no text yet.
+
+        The texts of as many stages before it as `unrecorded` are not recorded yet.
+        """
+        recorder, name = self.session.recorder, stage.name + self.suffix
+        recorder.begin(name)
+        code: str | Callable[[], Code] | None = None
+        with self.clock.measure(stage.name):
+            if stage.passes is not None:
+                self.lower(stage.name, stage.passes(self.settings))
             else:
-                self._started[stage.name] = code
+                code = getattr(self, stage.generate)()
+        self.session.bar.advance(name, len(recorder.compact) + unrecorded - 1)
+        seconds = self.clock.seconds[stage.name]
+        if code is None:
+            return partial(recorder.record_module, name, self.module, seconds)
+        if isinstance(code, str):
+            self._codes[stage.name] = Code(code, seconds)
+            return partial(recorder.record, name, code, seconds)
+        self._started[stage.name] = code
+        return None
 
     def lower(self, stage: str, passes: list[Pass]) -> None:
         """Run the passes of an MLIR stage; subclasses read the tables of the program here."""

@@ -21,6 +21,7 @@ from nova.ir.bindings import ir, passmanager, stablehlo
 from nova.ir.custom_syntax import Rewritten, to_generic
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 from nova.ir.dialect import OP_NAMES, infer_type, load_dialect
+from nova.ir.linalg.attribute_cache import attribute_cache
 from nova.ir.resources import constants_of, take_constants
 
 # MLIR's recursive parser overflows the stack at some thousand levels, which kills the process.
@@ -162,7 +163,7 @@ def _infer_result(
 
 def verify_module(module: ir.Module) -> None:
     """Verify a module that was built in memory; MLIRSyntaxError at the invalid op."""
-    with capture_diagnostics(module.context) as diagnostics:
+    with capture_diagnostics(module.context) as diagnostics, attribute_cache():
         try:
             module.operation.verify()
         except ir.MLIRError as error:

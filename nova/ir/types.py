@@ -30,6 +30,7 @@ from nova.core.dtypes import (
 from nova.core.sizes import is_static_shape
 from nova.errors import DTypeError
 from nova.ir.bindings import ir
+from nova.ir.linalg.attribute_cache import active_cache
 from nova.ir.resources import resource, resource_bytes
 from nova.ir.symbolic.size_table import decoded, representative
 from nova.ops.complex.rows import interleaved
@@ -143,12 +144,16 @@ def memory_dtype(element: ir.Type) -> np.dtype:
 
 def nova_type(type_: ir.Type) -> TensorType:
     """The TensorType of a ranked, static MLIR tensor or memref type."""
-    text = str(type_)
-    result = _TYPES.get(text)
+    cache = active_cache()
+    result: TensorType | None = cache.get(type_)
     if result is None:
-        if len(_TYPES) >= _MOST_TYPES:
-            _TYPES.clear()
-        result = _TYPES[text] = _read_type(type_)
+        text = str(type_)
+        result = _TYPES.get(text)
+        if result is None:
+            if len(_TYPES) >= _MOST_TYPES:
+                _TYPES.clear()
+            result = _TYPES[text] = _read_type(type_)
+        cache[type_] = result
     return result
 
 

@@ -129,7 +129,48 @@ def find_tensor_ops(within: Any, *names: str) -> list[Any]:
 
 def find_ops(within: Any, *names: str) -> list[Any]:
     """Every op with one of these names in a module or function, at any depth; in post-order."""
-    return [op for op in every_op(within) if op.name in names]
+    ops: list[Any] = []
+    wanted, advance = frozenset(names), ir.WalkResult.ADVANCE
+
+    # Filtered here, and not in a list of all: a wrapper that nobody keeps is freed at once.
+    def visit(op: Any) -> ir.WalkResult:
+        if op.name in wanted:
+            ops.append(op)
+        return advance
+
+    _walk(within, visit, ir.WalkOrder.POST_ORDER)
+    return ops
+
+
+def contains_dialect(within: Any, dialect: str) -> bool:
+    """Whether an op at any depth is one of a dialect; stops at the first."""
+    prefix = f"{dialect}."
+    is_in = False
+    advance, interrupt = ir.WalkResult.ADVANCE, ir.WalkResult.INTERRUPT
+
+    def visit(op: Any) -> ir.WalkResult:
+        nonlocal is_in
+        if op.name.startswith(prefix):
+            is_in = True
+            return interrupt
+        return advance
+
+    _walk(within, visit, ir.WalkOrder.PRE_ORDER)
+    return is_in
+
+
+def contains_op(within: Any, matches: Callable[[Any], bool]) -> bool:
+    """Whether an op at any depth of a module or function matches; stops at the first."""
+    is_in = False
+    advance, interrupt = ir.WalkResult.ADVANCE, ir.WalkResult.INTERRUPT
+
+    def visit(op: Any) -> ir.WalkResult:
+        nonlocal is_in
+        is_in = is_in or matches(op)
+        return interrupt if is_in else advance
+
+    _walk(within, visit, ir.WalkOrder.PRE_ORDER)
+    return is_in
 
 
 def defining_op(value: Any, name: str) -> Any | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nova.core.dtypes import DType, TensorType, accumulator, bool_, dtype, i64
-from nova.core.sizes import SizeExpr, is_static, known_equal, same_shape
+from nova.core.sizes import SizeExpr, is_static, is_static_shape, known_equal, same_shape
 from nova.errors import (
     AttributeValueError,
     AxisError,
@@ -27,6 +27,9 @@ def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
 
     A symbolic size is equal to itself and is not stretched, also if it is 1 at run time.
     """
+    first = shapes[0] if shapes else ()
+    if type(first) is tuple and is_static_shape(first) and all(s == first for s in shapes[1:]):
+        return first  # most shapes
     rank = max((len(s) for s in shapes), default=0)
     result: list[Any] = [1] * rank
     for shape in shapes:

@@ -12,20 +12,28 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from nova import knobs
 from nova.core.records import record
 from nova.errors import NovaError, PassError, PipelineError
 from nova.ir.bindings import ir, passmanager
 from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
+from nova.ir.dialect import DIALECT
 from nova.ir.linalg.attribute_cache import attribute_cache
+from nova.ir.mlir_threads import mlir_threads
+from nova.ir.walk import contains_dialect
 
 # The pass managers of each context: the first run of one collects the patterns of all ops.
 _MANAGERS: WeakKeyDictionary[ir.Context, dict[UpstreamPass, passmanager.PassManager]]
 _MANAGERS = WeakKeyDictionary()
+
+
+_MANY_OPS = 8
+"""Ops in a module for which threads of MLIR are started."""
 
 
 class Pass(ABC):
@@ -90,13 +98,16 @@ class Pass(ABC):
 class UpstreamPass(Pass):
     """One or more upstream passes, as the text inside of `builtin.module(...)`.
 
-    A pass with `signs` does nothing to a module whose text contains none of them.
+    A pass with `signs` does nothing to a module whose text contains none of them. A `parallel` one
+    processes the ops inside the module in several threads of MLIR, unless they contain ops of the
+    nova dialect, which have code in Python (nova/ir/mlir_threads.py).
     """
 
     name: ClassVar[str] = "upstream"
     text: str
     verify: bool = True
     signs: tuple[str, ...] = ()
+    parallel: bool = False
 
     def concerns(self, text: str) -> bool:
         return not self.signs or any(sign in text for sign in self.signs)
@@ -125,7 +136,15 @@ class UpstreamPass(Pass):
         manager = managers.get(self)
         if manager is None:
             manager = managers[self] = self.parse(module.context)
-        manager.run(module.operation)
+        is_parallel = self.parallel and knobs.get("threads") > 1 and _has_independent_ops(module)
+        with mlir_threads(module.context) if is_parallel else nullcontext():
+            manager.run(module.operation)
+
+
+def _has_independent_ops(module: ir.Module) -> bool:
+    """Whether several threads of MLIR may process the ops inside a module, and it has many."""
+    is_large = len(module.body.operations) >= _MANY_OPS
+    return is_large and not contains_dialect(module, DIALECT)
 
 
 def option_name(field_name: str) -> str:

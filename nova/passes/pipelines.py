@@ -411,7 +411,7 @@ def buffers_to_device(
         LowerDeviceKernels(target, tf32, gpu_gemm, gpu_attention, matmul_precision, launch),
         # Tasks of a persistent kernel run concurrently anyway.
         *([FuseLaunches()] if launch == "graph" else []),
-        UpstreamPass("canonicalize,cse"),
+        UpstreamPass("any(canonicalize,cse)", parallel=True),
     ]
 
 
@@ -443,7 +443,8 @@ def outlined_to_nvvm(
             "gpu.module(arith-expand{include-bf16=true},convert-vector-to-scf,convert-scf-to-cf,"
             "expand-strided-metadata,lower-affine,"
             "convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=true},convert-vector-to-llvm,"
-            "convert-arith-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)"
+            "convert-arith-to-llvm,convert-index-to-llvm,reconcile-unrealized-casts)",
+            parallel=True,
         ),
         PassTensorMaps(),
         *([LinkPersistentKernel()] if launch == "persistent" else []),

@@ -26,6 +26,7 @@ from nova.api.jit import jit
 from nova.api.jit_arguments import array_type, result_tensor
 from nova.core.dtypes import DType, TensorType, bf16, f16, f32, f64
 from nova.core.frozen_attributes import Sealed
+from nova.core.gc_pause import paused_gc
 from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten, unflatten
 from nova.core.records import record
@@ -43,7 +44,7 @@ from nova.errors import (
 from nova.graph.build import cast
 from nova.graph.capture import Capture, capturing, generation
 from nova.graph.lifting import BoundProgram, Captured, captured_leaves
-from nova.graph.state import Snapshot, find_roots
+from nova.graph.state import Roots, Snapshot, find_roots
 from nova.graph.tensor import Tensor, as_array, no_grad
 from nova.nn.module import Module
 from nova.nn.seeds import seeded
@@ -487,8 +488,21 @@ class TrainStep(Sealed):
     def _compile(self, types: Sequence[TensorType]) -> _Entry:
         batch = [Tensor(t, name=f"x{i}") for i, t in enumerate(types)]
         before = self._roots.each()
-        (loss, aux), structure, capture = self._trace(batch)
+        traced, structure, capture = self._trace(batch)
         roots = self._roots.without_changed(before)
+        return self._compile_traced(batch, roots, traced, structure, capture)
+
+    @paused_gc()
+    def _compile_traced(
+        self,
+        batch: list[Tensor],
+        roots: Roots,
+        traced: tuple[Tensor, list[Tensor]],
+        structure: TreeDef | None,
+        capture: Capture,
+    ) -> _Entry:
+        """The program of a loss: its gradients and the updates are thousands of nodes that stay."""
+        loss, aux = traced
         self._roots = roots.extended(capture.holders.values(), capture.read.values())
         state = self._roots.snapshot()
         updates = {**self._state.updates(loss), **self._buffer_updates(capture)}

@@ -66,8 +66,12 @@ class HostCompile(TargetCompile):
 
     def finish(self) -> TargetCode:
         """Wait for the objects of a compile of all stages."""
-        variant, objects = self.variant, self.wait()["object"].data
-        assert variant is not None and isinstance(objects, tuple)
+        variant = self.variant
+        assert variant is not None
+        if not variant.constants and not variant.unpacked:
+            self.session.recorder.pack_texts()
+        objects = self.wait()["object"].data
+        assert isinstance(objects, tuple)
         return TargetCode(replace(variant, objects=objects))
 
     # --- units ----------------------------------------------------------------------------------

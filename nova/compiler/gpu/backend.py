@@ -73,12 +73,14 @@ class DeviceCompile(TargetCompile):
 
     def finish(self) -> TargetCode:
         """Wait for the device code of a compile of all stages."""
+        assert self._tables is not None
+        program = self._tables
+        if not program.constants:
+            self.session.recorder.pack_texts()
         codes = self.wait()
         images = [DeviceImage("ptx", self.target.cpu, _bytes(codes["ptx"]))]
         if "cubin" in codes:
             images.append(DeviceImage("cubin", self.target.cpu, _bytes(codes["cubin"])))
-        assert self._tables is not None
-        program = self._tables
         host = None if self._host is None else self._host.finish().variant
         objects, unpacked = ((), b"") if host is None else (host.objects, host.unpacked)
         options = self.settings.items()

@@ -33,6 +33,12 @@ def attribute_cache() -> Iterator[None]:
         cache.clear()  # threads of the work queue may still refer to it
 
 
+def active_cache() -> dict[Any, Any]:
+    """The cache for keys of attributes and types; outside of `attribute_cache`, an empty one."""
+    cache = _ACTIVE.get()
+    return {} if cache is None else cache
+
+
 def read_cached(read: Callable[[Any], T], attribute: Any) -> T:
     """`read(attribute)`; every attribute must have one `read` function."""
     cache = _ACTIVE.get()

@@ -44,13 +44,17 @@ class CallDeviceIntrinsics(Pass):
     name: ClassVar[str] = "call-device-intrinsics"
 
     def run(self, module: ir.Module) -> None:
-        for op in find_ops(module, "arith.divf"):
+        ops = find_ops(module, "arith.divf", "arith.truncf", *_INTRINSICS)
+        quotients = [op for op in ops if op.name == "arith.divf"]
+        others = [op for op in ops if op.name != "arith.divf"]
+        # Quotients first, while the roundings of their results are ops of their own.
+        for op in quotients:
             if isinstance(op.results[0].type, ir.F32Type) and is_rounded_later(op):
                 with op.location, ir.InsertionPoint(op):
                     quotient = _divide(*op.operands)
                 op.results[0].replace_all_uses_with(quotient)
                 op.erase()
-        for op in find_ops(module, *_INTRINSICS, "arith.truncf"):
+        for op in others:
             with op.location, ir.InsertionPoint(op):
                 if op.name in _INTRINSICS:
                     result = call_intrinsic(

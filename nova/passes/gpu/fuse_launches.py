@@ -340,7 +340,8 @@ def _replace_calls(calls: list[Any], members: list[Any], fused: Any) -> None:
 
 
 def _erase_uncalled(module: ir.Module, fusable: dict[str, Any]) -> None:
-    called = {op.attributes["callee"].value for op in find_ops(module, "func.call")}
+    calls = [op for f in host_functions(module) for op in find_ops(f, "func.call")]
+    called = {op.attributes["callee"].value for op in calls}
     for name, kernel in fusable.items():
         if name not in called:
             kernel.operation.erase()

@@ -33,7 +33,8 @@ def join_updates(main: Any, named: dict[str, Any]) -> None:
     calls = [op.operation for op in main.entry_block.operations if is_call(op.operation)]
     pairs = [_Pair(first, second, named) for first, second in pairwise(calls)]
     # No call is part of two pairs: an update has no attention.
-    for pair in [pair for pair in pairs if pair.can_join()]:
+    others: set[str] = set()
+    for pair in [pair for pair in pairs if pair.can_join(others)]:
         key = pair.key
         if key not in joined:
             joined[key] = pair.make_kernel()
@@ -63,13 +64,20 @@ class _Pair:
         """Pairs with the same key become the same kernel."""
         return (*map(_callee, self.calls), *self._same)
 
-    def can_join(self) -> bool:
-        """Whether the second call is an attention to what the first one updates."""
+    def can_join(self, others: set[str]) -> bool:
+        """Whether the second call is an attention to what the first one updates.
+
+        `others` gains the names of kernels without one, which are called many times.
+        """
         if any(k is None or not is_kernel(k) or DEVICE.has(k) for k in self.kernels):
             return False
         update, attend = self.kernels
-        attention = _find_decode(attend)
-        if attention is None or Kernel(update).grid or not _has_row_writes(update):
+        name = _callee(self.calls[1])
+        attention = None if name in others else _find_decode(attend)
+        if attention is None:
+            others.add(name)
+            return False
+        if Kernel(update).grid or not _has_row_writes(update):
             return False
         self._same = self._find_same()
         return self._updates_only(attention)

@@ -248,10 +248,13 @@ def _sink_views(kernel: Any, ops: list[Any]) -> None:
     Arguments of a device function do not overlap (`mark-noalias`).
     """
     outside = {op.results[0] for op in ops if op.name in VIEWS}
+    users = {use.owner.operation for value in outside for use in value.uses}
+    if not users:
+        return
     for launch in find_ops(kernel, "gpu.launch"):
         first = launch.regions[0].blocks[0].operations[0]
         inside: dict[Any, Any] = {}
-        for op in every_op(launch)[:-1]:
+        for op in [op for op in every_op(launch)[:-1] if op in users]:
             for i, value in enumerate(op.operands):
                 if value in outside:
                     if value not in inside:

@@ -9,7 +9,7 @@ from nova.core.records import record
 from nova.ir.attributes import LAUNCH, noalias_dictionaries
 from nova.ir.bindings import ir
 from nova.ir.buffers import VIEWS
-from nova.ir.walk import device_modules, find_ops, kernels
+from nova.ir.walk import contains_op, device_modules, find_ops, kernels
 from nova.passes.base import Pass
 
 _LOADS = ("memref.load", "vector.load")
@@ -56,9 +56,12 @@ class MarkNoalias(Pass):
 
 def _starts_early(function: Any) -> bool:
     """Whether a device function waits by itself for the launches before it."""
-    return any(
-        op.attributes["asm_string"].value.startswith("griddepcontrol.wait")
-        for op in find_ops(function, "llvm.inline_asm")
+    return contains_op(
+        function,
+        lambda op: (
+            op.name == "llvm.inline_asm"
+            and op.attributes["asm_string"].value.startswith("griddepcontrol.wait")
+        ),
     )
 
 

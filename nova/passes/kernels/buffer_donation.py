@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from nova.ir.attributes import IN_PLACE, WORK
 from nova.ir.bindings import ir
@@ -145,10 +145,17 @@ def _is_argument(value: Any) -> bool:
     return not isinstance(value, ir.OpResult)
 
 
-def can_write_in_place(named: Mapping[str, Any], argument: Any, target: Any) -> bool:
+Known: TypeAlias = "dict[str, dict[Any, bool]]"
+"""For each kernel, whether it may have a buffer as these of its inputs and these of its outputs."""
+
+
+def can_write_in_place(
+    named: Mapping[str, Any], argument: Any, target: Any, known: Known | None = None
+) -> bool:
     """Whether the buffer `target` of main may be the memory of `argument`.
 
-    `named` has the functions of the module by name.
+    `named` has the functions of the module by name. `known` gains the answers for its kernels; the
+    caller drops those for a kernel that it changes.
     """
     writers, readers = _calls(target), _calls(argument)
     writer = _first(writers)
@@ -156,7 +163,18 @@ def can_write_in_place(named: Mapping[str, Any], argument: Any, target: Any) -> 
         return False
     if writer not in readers:
         return True
-    return _safe_inside(named[writer.attributes["callee"].value], writer, argument, target)
+    name = writer.attributes["callee"].value
+    if is_control(named[name]):
+        return _is_carry_in_place(named[name], writer, argument, target)
+    roots = list(map(buffer_root, writer.operands))
+    sources, targets = (
+        tuple(i for i, root in enumerate(roots) if root == value) for value in (argument, target)
+    )
+    answers = {} if known is None else known.setdefault(name, {})
+    key = (sources, targets)
+    if key not in answers:
+        answers[key] = _safe_inside(named[name], sources, targets)
+    return answers[key]
 
 
 def _is_carry_in_place(function: Any, call: Any, argument: Any, target: Any) -> bool:
@@ -217,13 +235,11 @@ def _calls(buffer: Any) -> list[Any]:
     return [op for op in users(buffer) if op.name == "func.call"]
 
 
-def _safe_inside(kernel: Any, call: Any, argument: Any, target: Any) -> bool:
-    if is_control(kernel):
-        return _is_carry_in_place(kernel, call, argument, target)
-    operands = list(call.operands)
+def _safe_inside(kernel: Any, sources: Sequence[int], targets: Sequence[int]) -> bool:
+    """Whether the arguments `sources` of a kernel may be the memory of its `targets`."""
     formal = list(kernel.entry_block.arguments)
-    source = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == argument}
-    written = {formal[i] for i, o in enumerate(operands) if buffer_root(o) == target}
+    source = {formal[i] for i in sources}
+    written = {formal[i] for i in targets}
     grid = len(Kernel(kernel).grid)
     write_seen = False
     for op in kernel.entry_block.operations:

@@ -58,11 +58,16 @@ class ExpandMath(Pass):
 
     def run(self, module: ir.Module) -> None:
         with module.context:
-            self._expand_all(module, _find_logistics(module))
             table = self._table()
+            ops = find_ops(module, "arith.divf", *table)
+            logistics = _find_logistics(ops)
+            if logistics:
+                self._expand_all(module, logistics)
+                ops = find_ops(module, *table)
             calls = [
                 _Call(op, op, op.name.rpartition(".")[2], table[op.name])
-                for op in find_ops(module, *table)
+                for op in ops
+                if op.name in table
             ]
             self._expand_all(module, calls)
 
@@ -168,10 +173,10 @@ class _Call:
                 op.erase()
 
 
-def _find_logistics(module: ir.Module) -> list[_Call]:
+def _find_logistics(ops: Sequence[Any]) -> list[_Call]:
     """The divisions that are 1 / (exp(x) + 1), that is sigmoids."""
     calls = []
-    for division in find_ops(module, "arith.divf"):
+    for division in [op for op in ops if op.name == "arith.divf"]:
         chain = _logistic_chain(division)
         if chain is not None:
             calls.append(_Call(division, chain[1], "logistic", exponential.logistic, chain))

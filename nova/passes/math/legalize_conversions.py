@@ -9,11 +9,12 @@ from nova.core.records import record
 from nova.ir.bindings import arith, ir
 from nova.ir.mathlib.builder import Bool, Builder, Float
 from nova.ir.mathlib.f8_formats import F8_TYPES
-from nova.ir.walk import every_op
+from nova.ir.walk import find_ops
 from nova.passes.base import Pass
 
 _FROM_INTEGER = {"arith.sitofp": arith.sitofp, "arith.uitofp": arith.uitofp}
 _TO_INTEGER = {"arith.fptosi": arith.fptosi, "arith.fptoui": arith.fptoui}
+_CONVERSIONS = (*_FROM_INTEGER, *_TO_INTEGER, "arith.truncf", "arith.extf")
 # Significand bits of each float type.
 _F32_DIGITS, _F64_DIGITS = 24, 53
 
@@ -36,7 +37,9 @@ class LegalizeConversions(Pass):
 
     def run(self, module: ir.Module) -> None:
         conversions = [
-            (op, convert) for op in every_op(module) if (convert := _conversion(op)) is not None
+            (op, convert)
+            for op in find_ops(module, *_CONVERSIONS)
+            if (convert := _conversion(op)) is not None
         ]
         for op, convert in conversions:
             with ir.InsertionPoint(op), op.location:
@@ -47,13 +50,14 @@ class LegalizeConversions(Pass):
 
 def _conversion(op: Any) -> Callable[[Any], Any] | None:
     """The conversion steps of an op; None for an op that stays."""
-    if op.name in _FROM_INTEGER and _is_short(op.results[0].type):
+    name = op.name
+    if name in _FROM_INTEGER and _is_short(op.results[0].type):
         return _from_integer
-    if op.name in _TO_INTEGER and _is_short(op.operands[0].type):
+    if name in _TO_INTEGER and _is_short(op.operands[0].type):
         return _to_integer
-    if op.name == "arith.truncf" and _is_short(op.results[0].type):
+    if name == "arith.truncf" and _is_short(op.results[0].type):
         return _from_f64 if _is_f64(op.operands[0].type) else _between_narrow(op)
-    if op.name == "arith.extf" and _is_short(op.operands[0].type):
+    if name == "arith.extf" and _is_short(op.operands[0].type):
         return _to_f64 if _is_f64(op.results[0].type) else _between_narrow(op)
     return None
 

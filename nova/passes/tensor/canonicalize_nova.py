@@ -42,26 +42,35 @@ class CanonicalizeNova(Pass):
         for rule, names in RULES.items():
             for name in names:
                 rules_of.setdefault(full_name(name), []).append(rule)
+        ops = function_ops(module, "nova.")
         for _ in range(self.max_rounds):
-            changed = [_rewrite(op, rules_of) for op in function_ops(module, "nova.")]
-            if not any(changed):
+            changed = {value for op in ops for value in _rewrite(op, rules_of)}
+            if not changed:
                 break
+            ops = [op for op in function_ops(module, "nova.") if op.results[0] in changed]
         _erase_dead(module)
 
 
-def _rewrite(op: Any, rules_of: dict[str, list[Rule]]) -> bool:
+def _rewrite(op: Any, rules_of: dict[str, list[Rule]]) -> list[Any]:
+    """Apply the first rule that matches; the results of the ops that may match one from now on.
+
+    A rule looks at an op and at the producers of its operands. So these are the users of the result
+    and the ops that the rule has created.
+    """
     rules = rules_of.get(op.name, [])
     if op.name != CONSTANT and all(_producer(v, "constant") for v in op.operands):
         rules = [*rules_of.get("nova.*", ()), *rules]
     if not rules or not any(True for _ in op.results[0].uses):
-        return False
+        return []
     with ir.InsertionPoint(op), op.location:
         for rule in rules:
             value = rule(op)
             if value is not None:
+                users = [use.owner.operation for use in op.results[0].uses]
+                created = [value, *value.owner.operands] if isinstance(value, ir.OpResult) else []
                 op.results[0].replace_all_uses_with(value)
-                return True
-    return False
+                return [*created, *(result for user in users for result in user.results)]
+    return []
 
 
 def _erase_dead(module: ir.Module) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from nova.core.dtypes import TensorType
@@ -58,6 +58,10 @@ class _Converter:
     def __init__(self, bytes_as_bf16: bool = False) -> None:
         self.builder = LinalgBuilder(bytes_as_bf16)
         self.types: dict[Any, TensorType] = {}
+        # The result of the first elementwise op of each key: equal ones are copies of its linalg,
+        # in a quarter of the time. Most ops of a training step are those of the optimizer, which
+        # are the same for all parameters of one shape.
+        self.written: dict[Any, tuple[TensorType, Any]] = {}
 
     def function(self, function: Any) -> None:
         block = function.entry_block
@@ -106,6 +110,11 @@ class _Converter:
                 hint="run decompose-composites first" if row else "no row has that name",
             )
         operands = [self._operand(v) for v in op.operands]
+        is_scalar = row.scalar is not None and row.lower is None and row.lower_in_place is None
+        key = (name, *_key_of(op, operands)) if is_scalar else None
+        if key in self.written:
+            result, first = self.written[key]
+            return result, _copy_generic(first.owner, operands, op.location)
         types = tuple(o.type for o in operands)
         attrs = symbolic_attrs(from_attributes(row, op.attributes))
         if row.canon is not None:
@@ -118,10 +127,35 @@ class _Converter:
             return result, row.lower(self.builder, result, *operands, **attrs)
         if row.scalar is not None:
             scalar = row.scalar
-            return result, self.builder.pointwise(
-                result, operands, lambda s, *xs: scalar(s, *xs, **attrs)
-            )
+            value = self.builder.pointwise(result, operands, lambda s, *xs: scalar(s, *xs, **attrs))
+            if is_scalar:
+                self.written[key] = result, value
+            return result, value
         raise LoweringError(f"the row of {name} has no lower column", where=place_of(op.location))
+
+
+def _key_of(op: Any, operands: Sequence[Operand]) -> Iterator[Any]:
+    """What the linalg of an elementwise op depends on, other than its name."""
+    for operand in operands:
+        yield operand.value.type
+        yield operand.type
+    for name in op.attributes:
+        yield name
+        yield op.attributes[name]
+
+
+def _copy_generic(generic: Any, operands: Sequence[Operand], location: Any) -> Any:
+    """The result of a copy of an elementwise `linalg.generic`, over other operands."""
+    generic = generic.operation
+    empty = generic.operands[len(operands)].owner.operation.clone()
+    copy = generic.clone()
+    for number, value in enumerate([*(o.value for o in operands), empty.results[0]]):
+        copy.operands[number] = value
+    if location != generic.location:
+        body = copy.regions[0].blocks[0].operations
+        for new in (empty, copy, *(inner.operation for inner in body)):
+            new.location = location
+    return copy.results[0]
 
 
 def _make_type_signless(function: Any) -> None:

@@ -19,7 +19,7 @@ from nova.errors import LoweringError
 from nova.ir.bindings import ir
 from nova.ir.buffers import nbytes
 from nova.ir.kernel import Kernel
-from nova.ir.walk import every_op
+from nova.ir.walk import contains_op
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,12 @@ def _at_rank(ranges: Sequence[ByteRange], rank: int) -> list[ByteRange]:
 
 def uses_tensor_cores(kernel: Any) -> bool:
     """Whether the code of a kernel has matrix instructions (`mma.sync`, `wgmma`)."""
-    return any(
-        ".mma" in op.name or (op.name == "llvm.inline_asm" and "mma" in _asm(op))
-        for op in every_op(kernel)
-    )
+    return contains_op(kernel, _is_mma)
+
+
+def _is_mma(op: Any) -> bool:
+    name = op.name
+    return ".mma" in name or (name == "llvm.inline_asm" and "mma" in _asm(op))
 
 
 def _asm(op: Any) -> str:
