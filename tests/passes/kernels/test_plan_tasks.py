@@ -179,8 +179,8 @@ def test_random_programs(graph: Graph, serial_work: int, generous: int | None) -
     arrays = [t.data for t in [*graph.inputs, *graph.params]]
     with pytest.MonkeyPatch.context() as patch:
         if generous == 0:  # as much sharing as possible: the most orders to keep
-            patch.setattr("nova.passes.kernels.assign_offsets._GENEROUS", 1.0)
-            patch.setattr("nova.passes.kernels.assign_offsets._WINDOWS", ())
+            patch.setattr("nova.passes.kernels.workspace.assign_offsets._GENEROUS", 1.0)
+            patch.setattr("nova.passes.kernels.workspace.assign_offsets._WINDOWS", ())
         check_all(load_plan(plan, replace(FINE, serial_work=serial_work)), arrays)
 
 
