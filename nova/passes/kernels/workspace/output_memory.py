@@ -71,12 +71,12 @@ class OutputPlaces:
             key=lambda k: -outputs[k].uses[-1].call,
         )
 
-    def place(self, ordered: bool) -> None:
-        """Place those that are not placed yet, the largest first.
+    def place(self, ordered: bool) -> bool:
+        """Place those that are not placed yet, the largest first; whether there was room for any.
 
         With `ordered`, only where data dependences order all calls that would share bytes.
         """
-        buffers = self.buffers
+        buffers, placed = self.buffers, len(self.places)
         for i in sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first)):
             if i in self.places:
                 continue
@@ -84,6 +84,7 @@ class OutputPlaces:
                 if self._fits(i, k) and (at := self._find(i, k, ordered)) is not None:
                     self.places[i] = k, at
                     break
+        return len(self.places) > placed
 
     def _find(self, i: int, k: int, ordered: bool) -> int | None:
         """The lowest offset in output k that is free during the lifetime of buffer i."""
@@ -141,7 +142,8 @@ def place_buffers(
     if best.size <= (_LARGE if limit is None else limit):
         return best
     for ordered in (True, False) if on_device or limit is not None else (True,):
-        finder.place(ordered)
+        if not finder.place(ordered):
+            continue
         best = min(best, _lay_out_rest(finder, limit, spare), key=lambda p: p.size)
         if limit is not None and best.size <= limit:
             break
