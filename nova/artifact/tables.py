@@ -70,7 +70,7 @@ INTERFACE_SIZE = Struct("<Q")
 # kernels and the strings follow.
 ARRAYS = (BUFFER, KERNEL, LAUNCH, OPERAND, TASK, SUCCESSOR)
 
-BUFFER_KINDS = ("arg", "output", "workspace", "constant", "sizes")
+BUFFER_KINDS = ("arg", "output", "workspace", "constant", "sizes", "output_part")
 CORES = ("matrix", "vector", "host", "device", "to_host", "to_device", "while")
 """The core types of kernels. The last three are not code: a launch of a copy moves its one buffer
 from device memory to host memory, or back; and the `grid` launches after one of `while` repeat as
@@ -91,12 +91,33 @@ _CORE = 0xFF
 class BufferSpec:
     """Memory that kernels see: `value` is an index (arg, output) or a byte offset.
 
-    The one of kind `sizes` has the values of symbolic sizes, which the runtime computes.
+    The one of kind `sizes` has the values of symbolic sizes, which the runtime computes. One of
+    kind `output_part` is an intermediate in the memory of output number `output`.
     """
 
     kind: str  # of BUFFER_KINDS
     value: int
     nbytes: int
+    output: int = 0
+
+    def overlaps(self, buffer: BufferSpec) -> bool:
+        """Whether two buffers that kernels may write have bytes in common."""
+        if self._memory != buffer._memory or self.kind == "constant":
+            return False
+        (low, high), (begin, end) = self._range, buffer._range
+        return (low < end and begin < high) or self == buffer
+
+    @property
+    def _memory(self) -> tuple[str, int]:
+        """What it is a part of: the workspace, or an argument or output."""
+        if self.kind == "output_part":
+            return "output", self.output
+        return self.kind, self.value if self.kind in ("arg", "output") else 0
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        start = 0 if self.kind in ("arg", "output") else self.value
+        return start, start + self.nbytes
 
 
 @record
@@ -261,7 +282,7 @@ def _pack_one(tables: Tables, code: Mapping[str, int] | None) -> bytes:
     operand_at = _starts([len(launch.buffers) for launch in tables.launches])
     successor_at = _starts([len(task.successors) for task in tables.tasks])
     rows: tuple[list[tuple[int, ...]], ...] = (
-        [(BUFFER_KINDS.index(b.kind), 0, b.value, b.nbytes) for b in tables.buffers],
+        [(BUFFER_KINDS.index(b.kind), b.output, b.value, b.nbytes) for b in tables.buffers],
         [
             (
                 code[k.symbol] if code is not None and k.is_linked else 0,
@@ -404,8 +425,8 @@ def _unpack_one(
     successors = [value for (value,) in view.rows(5)]
     return Tables(
         buffers=tuple(
-            BufferSpec(_word(BUFFER_KINDS, space, "buffer-kind"), value, nbytes)
-            for space, _, value, nbytes in view.rows(0)
+            BufferSpec(_word(BUFFER_KINDS, space, "buffer-kind"), value, nbytes, output)
+            for space, output, value, nbytes in view.rows(0)
         ),
         kernels=tuple(
             KernelSpec(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nova.artifact.cache.key import cache_key
-from nova.artifact.tables import Tables
+from nova.artifact.tables import BufferSpec, Tables
 from nova.artifact.write import FileSpec, write_artifact
 from nova.compiler.driver import build, build_module, make_contents
 from nova.compiler.recorder import Recorder, ReportingRecorder, apply_reports
@@ -87,7 +87,11 @@ def module_contents(
 
 def _number_outputs(tables: Tables, returned: Sequence[int]) -> Tables:
     """Number all results; a result that aliases an argument has a number but no buffer."""
-    buffers = [
-        replace(b, value=returned[b.value]) if b.kind == "output" else b for b in tables.buffers
-    ]
-    return replace(tables, buffers=tuple(buffers))
+
+    def renumber(buffer: BufferSpec) -> BufferSpec:
+        if buffer.kind == "output":
+            return replace(buffer, value=returned[buffer.value])
+        is_part = buffer.kind == "output_part"
+        return replace(buffer, output=returned[buffer.output]) if is_part else buffer
+
+    return replace(tables, buffers=tuple(map(renumber, tables.buffers)))

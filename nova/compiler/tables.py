@@ -29,7 +29,7 @@ from nova.core.records import record
 from nova.errors import LoweringError
 from nova.ir.attributes import MERGES_TILES, SIZE_VALUES, TILES, UNPACKED, WRITES
 from nova.ir.bindings import ir
-from nova.ir.buffers import VIEWS, buffer_root, nbytes
+from nova.ir.buffers import AS_BYTES, VIEWS, buffer_of_bytes, buffer_root, nbytes
 from nova.ir.control_flow.functions import Control, control_functions, host_functions, is_control
 from nova.ir.kernel import Kernel, Main
 from nova.ir.resources import resource_digest
@@ -49,6 +49,7 @@ _HOST_OPS = VIEWS | {
     "memref.get_global",
     "memref.view",
     "scf.yield",
+    AS_BYTES,
 }
 
 
@@ -268,13 +269,22 @@ class HostReader:
             return BufferSpec(space, index, size)
         op = root.owner.operation
         if op.name == "memref.view":
-            return BufferSpec("workspace", _constant_index(op.operands[1]), size)
+            return self._part(op.operands[0], _constant_index(op.operands[1]), size)
+        if op.name == AS_BYTES:  # a byte view of all of it folds to this
+            return self._part(root, 0, size)
         if self.sizes is not None and (buffer := sizes_buffer(op, self.sizes)) is not None:
             return buffer
         if op.name == "memref.get_global":
             constant = self._constants.offset(op.attributes["name"].value)
             return BufferSpec("constant", constant, size)
         raise LoweringError(f"main passes the result of {op.name} to a kernel")
+
+    def _part(self, memory: Any, offset: int, size: int) -> BufferSpec:
+        """A part of the workspace, or of an output."""
+        kind, number = self.root_buffers[buffer_of_bytes(memory)]
+        if kind == "output":
+            return BufferSpec("output_part", offset, size, number)
+        return BufferSpec(kind, offset, size)
 
     @property
     def constants(self) -> bytearray:

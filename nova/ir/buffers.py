@@ -13,6 +13,9 @@ VIEWS = {"memref.expand_shape", "memref.collapse_shape", "memref.cast", "memref.
 TENSOR_VIEWS = {"tensor.collapse_shape", "tensor.expand_shape"}
 """Reshapes of tensors, which become views of buffers."""
 
+AS_BYTES = "builtin.unrealized_conversion_cast"
+"""A buffer of any type as bytes: no op of the memref dialect does this."""
+
 _ALL_VIEWS = VIEWS | TENSOR_VIEWS
 
 
@@ -52,6 +55,19 @@ def slice_view(value: Any, type_: Any, start: int) -> Any:
     shape = list(type_.shape)
     layout = ir.StridedLayoutAttr.get(start, _row_major(shape))
     return reinterpret(value, ir.MemRefType.get(shape, type_.element_type, layout))
+
+
+def as_bytes(value: Any) -> Any:
+    """A contiguous buffer as bytes, at the insertion point, for a `memref.view` of a part of it."""
+    type_ = ir.MemRefType.get([nbytes(value.type)], ir.IntegerType.get_signless(8))
+    return ir.Operation.create(AS_BYTES, [type_], [value]).result
+
+
+def buffer_of_bytes(value: Any) -> Any:
+    """The buffer that has the bytes of `value`: another one if it is from `as_bytes`."""
+    if isinstance(value, ir.OpResult) and value.owner.operation.name == AS_BYTES:
+        return buffer_root(value.owner.operation.operands[0])
+    return value
 
 
 def view_offset(value: Any) -> int:

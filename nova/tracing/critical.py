@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from nova.artifact.tables import BufferSpec
 from nova.tracing.graph import TaskGraph
 from nova.tracing.timeline import Timeline
 
@@ -136,13 +135,4 @@ class EdgeCauses:
         buffers = self._graph.tables.buffers
         written = [buffers[b] for b in first.buffers[first.reads :]]
         read = [buffers[b] for b in second.buffers[: second.reads]]
-        return "data" if any(share_bytes(w, r) for w in written for r in read) else "reuse"
-
-
-def share_bytes(a: BufferSpec, b: BufferSpec) -> bool:
-    """Whether two buffers have bytes in common."""
-    if a.kind != b.kind or a.kind == "constant":
-        return False
-    if a.kind != "workspace":
-        return a.value == b.value
-    return a.value < b.value + b.nbytes and b.value < a.value + a.nbytes
+        return "data" if any(w.overlaps(r) for w in written for r in read) else "reuse"

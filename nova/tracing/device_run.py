@@ -236,6 +236,8 @@ def _read_control(span: Span, kernel: KernelSpec, host_decides: bool) -> Span:
 def _name_buffer(buffer: BufferSpec, names: Names) -> str:
     if buffer.kind in ("arg", "output"):
         return names[buffer.kind == "output"][buffer.value]
+    if buffer.kind == "output_part":
+        return f"{names[1][buffer.output]}[{buffer.value}:{buffer.value + buffer.nbytes}]"
     return f"{buffer.kind}[{buffer.value}:{buffer.value + buffer.nbytes}]"
 
 

@@ -175,13 +175,15 @@ def test_header_of_the_spec():
 def test_words_of_the_spec():
     """Numbers of kinds: the position in Python's tuples, the enums of C, the row of the spec."""
     modes = re.search(r"^\| buffers \| kind u32 \((.*?)\)", SPEC, re.MULTILINE)[1]
-    assert modes == "0 argument, 1 output, 2 workspace, 3 constant, 4 sizes"
-    assert tables.BUFFER_KINDS == ("arg", "output", "workspace", "constant", "sizes")
+    assert modes == ("0 argument, 1 output, 2 workspace, 3 constant, 4 sizes, 5 part of an output")
+    assert (
+        *("arg", "output", "workspace", "constant", "sizes", "output_part"),
+    ) == tables.BUFFER_KINDS
     cores = re.search(r"core u32 \((.*?)\)", SPEC)[1]
     assert cores == ", ".join(f"{i} {name}" for i, name in enumerate(tables.CORES))
     enum = ", ".join(f"NOVA_{name.upper()} = {i}" for i, name in enumerate(tables.CORES))
     assert enum in " ".join(C_HEADER.split())
-    names = ("ARGUMENT", "OUTPUT", "WORKSPACE", "CONSTANT", "SIZES")
+    names = ("ARGUMENT", "OUTPUT", "WORKSPACE", "CONSTANT", "SIZES", "OUTPUT_PART")
     enum = ", ".join(f"NOVA_{name} = {i}" for i, name in enumerate(names))
     assert enum in " ".join(C_HEADER.split())
 

@@ -19,6 +19,7 @@ from nova.artifact.tables import BufferSpec, KernelSpec, LaunchSpec, Tables, Tas
 
 READ, WRITE, EXECUTE = 4, 2, 1
 ARGUMENT, OUTPUT, WORKSPACE, CONSTANT = "arg", "output", "workspace", "constant"
+PART = "output_part"
 F32 = np.dtype("f4")
 # Vaddr of the constants that `build_image` puts behind the code.
 CONSTANT_VADDR = 1 << 16
@@ -128,16 +129,17 @@ def make_tables(
     """A block of tables from short rows.
 
     Args and outputs are the rows of Program; a buffer is (kind, value), where the bytes of an
-    argument or output are known, or (kind, value, nbytes); a launch is (code vaddr, grid, buffers)
-    and gets a kernel of its own, of `flops` operations. `reports` is of all kernels.
+    argument or output are known, (kind, value, nbytes), or (kind, value, nbytes, output); a launch
+    is (code vaddr, grid, buffers) and gets a kernel of its own, of `flops` operations. `reports` is
+    of all kernels.
     """
     rows = {ARGUMENT: args, OUTPUT: outputs}
     specs = []
-    for kind, value, *nbytes in buffers:
-        if not nbytes:
+    for kind, value, *others in buffers:
+        if not others:
             shape, dtype, _ = rows[kind][value]
-            nbytes = [int(np.prod(shape)) * dtype.itemsize]
-        specs.append(BufferSpec(kind, value, *nbytes))
+            others = [int(np.prod(shape)) * dtype.itemsize]
+        specs.append(BufferSpec(kind, value, *others))
     kernels = [
         KernelSpec(f"k{i}", f"k{i}", grid, "vector", flops, 0, f"user.py:{i + 1}", reports)
         for i, (_, grid, _) in enumerate(launches)

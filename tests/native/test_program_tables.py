@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from machine import (
     CONSTANT_VADDR,
     F32,
     OUTPUT,
+    PART,
     WORKSPACE,
     build_image,
     make_program,
@@ -25,6 +27,7 @@ from machine import (
 )
 
 from nova import _native
+from nova.artifact.tables import pack_tables, unpack_tables
 
 ARGS = [((8,), F32, False), ((8,), F32, True)]
 OUTPUTS = [((8,), F32, -1), ((8,), F32, 1)]
@@ -104,6 +107,11 @@ def test_a_wrong_signature_is_refused(kernels, table, value):
         ("buffers", [(WORKSPACE, 128, 1)]),
         ("buffers", [(WORKSPACE, 4, 4)]),
         ("buffers", [(WORKSPACE, 2**64 - 64, 64)]),
+        ("buffers", [(PART, 0, 32, 2)]),
+        ("buffers", [(PART, 0, 33, 0)]),
+        ("buffers", [(PART, 4, 4, 0)]),
+        ("buffers", [(PART, 64, 4, 0)]),
+        ("buffers", [(PART, 2**64 - 64, 64, 0)]),
         ("buffers", [(CONSTANT, 0, 4)]),
         ("buffers", [(CONSTANT, 2**64 - 64, 128)]),
         ("launches", [(0, -1, (0,))]),
@@ -219,6 +227,46 @@ def test_launches_take_their_operands_in_order(kernels):
     struct.pack_into("<I", block, second + 4, 0)
     with pytest.raises(ValueError, match="operands"):
         _native.Program(image, block, 0, args, outputs, refuse, False)
+
+
+def of_output(kernels, launches):
+    """A program of one argument and one output, of 8 and 32 numbers, that has two parts.
+
+    A launch is the kernel, its buffers and how many of those it only reads.
+    """
+    image, at = kernels
+    args, outputs = [((8,), F32, False)], [((32,), F32, -1)]
+    buffers = [(ARGUMENT, 0), (OUTPUT, 0), (PART, 64, 32, 0), (PART, 0, 32, 0)]
+    rows = [(at[name], 8, operands) for name, operands, _ in launches]
+    tables = unpack_tables(make_tables(args, outputs, buffers, rows))
+    specs = [replace(s, reads=r) for s, (*_, r) in zip(tables.launches, launches, strict=True)]
+    code = {kernel.symbol: row[0] for kernel, row in zip(tables.kernels, rows, strict=True)}
+    block = pack_tables(replace(tables, launches=tuple(specs)), code)
+    return _native.Program(image, block, 0, args, outputs, refuse, False)
+
+
+def test_parts_of_an_output_are_in_its_memory(kernels):
+    program = of_output(kernels, [("scale", (0, 2), 1), ("scale", (2, 3), 1), ("scale", (2, 1), 0)])
+    x, out = np.arange(8, dtype="f4"), np.zeros(32, "f4")
+    program(x, out=[out])
+    np.testing.assert_array_equal(out[16:24], 2 * x)
+    np.testing.assert_array_equal(out[:8], 4 * x)
+    assert not out[8:16].any() and not out[24:].any()
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        [("scale", (2, 1), 1)],
+        [("scale", (0, 2), 1), ("scale", (3, 1), 1)],
+        [("scale", (0, 2), 1), ("scale", (2, 1), 1)],
+        [("scale", (0, 2), 1)],
+    ],
+    ids=["undefined part", "another part", "a part and its output", "no output"],
+)
+def test_parts_of_an_output_have_values_where_they_are_read(kernels, launches):
+    with pytest.raises(ValueError, match=r"no value|overlaps"):
+        of_output(kernels, launches)
 
 
 def test_types_cannot_be_changed_or_derived_from(kernels):

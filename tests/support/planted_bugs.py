@@ -27,7 +27,8 @@ from nova.ir.linalg.builder import LinalgBuilder
 from nova.ir.linalg.scalar import Body
 from nova.ir.mathlib import hyperbolic
 from nova.ops import OPS, indexing
-from nova.passes.kernels import assign_offsets, plan_workspace
+from nova.passes.kernels import plan_workspace
+from nova.passes.kernels.workspace import assign_offsets
 from nova.passes.tensor import canonicalize_nova
 
 RNG = np.random.default_rng(7)

@@ -18,7 +18,7 @@ from graphs import (
 )
 
 from nova.artifact.tables import BufferSpec, LaunchSpec
-from nova.tracing.critical import EdgeCauses, critical_path, longest_path, share_bytes
+from nova.tracing.critical import EdgeCauses, critical_path, longest_path
 from nova.tracing.graph import make_graph
 from nova.tracing.idle import idle_reasons
 from nova.tracing.timeline import make_timeline
@@ -163,10 +163,15 @@ def test_a_join_passes_on_what_it_joins():
 
 def test_buffers_that_share_bytes():
     a, b = BufferSpec("workspace", 0, 64), BufferSpec("workspace", 64, 64)
-    assert not share_bytes(a, b) and share_bytes(a, BufferSpec("workspace", 63, 1))
-    assert not share_bytes(BufferSpec("constant", 0, 8), BufferSpec("constant", 0, 8))
-    assert share_bytes(BufferSpec("arg", 1, 8), BufferSpec("arg", 1, 8))
-    assert not share_bytes(BufferSpec("arg", 1, 8), BufferSpec("output", 1, 8))
+    assert not a.overlaps(b) and a.overlaps(BufferSpec("workspace", 63, 1))
+    assert not BufferSpec("constant", 0, 8).overlaps(BufferSpec("constant", 0, 8))
+    assert BufferSpec("arg", 1, 8).overlaps(BufferSpec("arg", 1, 8))
+    assert not BufferSpec("arg", 1, 8).overlaps(BufferSpec("output", 1, 8))
+    output, part = BufferSpec("output", 1, 256), BufferSpec("output_part", 64, 64, 1)
+    assert output.overlaps(part) and part.overlaps(output) and part.overlaps(part)
+    assert not part.overlaps(BufferSpec("output_part", 128, 64, 1))
+    assert not part.overlaps(BufferSpec("output_part", 64, 64, 2))
+    assert not part.overlaps(BufferSpec("output", 2, 256)) and not part.overlaps(b)
 
 
 # --- advice ---------------------------------------------------------------------------------------

@@ -53,14 +53,22 @@ typedef struct nova_tables_header {
     uint32_t scratch_size; /* bytes that a thread needs for itself while it runs a kernel */
 } nova_tables_header;
 
-/* The last one is the buffer of the values of symbolic sizes (nova/symbolic.h). A kernel of a
- * device has 8 bytes of it, at `value`, as a parameter. */
-enum { NOVA_ARGUMENT = 0, NOVA_OUTPUT = 1, NOVA_WORKSPACE = 2, NOVA_CONSTANT = 3, NOVA_SIZES = 4 };
+/* NOVA_SIZES is the buffer of the values of symbolic sizes (nova/symbolic.h). A kernel of a device
+ * has 8 bytes of it, at `value`, as a parameter. NOVA_OUTPUT_PART is an intermediate value in the
+ * memory of an output, before the output's own value is there. */
+enum {
+    NOVA_ARGUMENT = 0,
+    NOVA_OUTPUT = 1,
+    NOVA_WORKSPACE = 2,
+    NOVA_CONSTANT = 3,
+    NOVA_SIZES = 4,
+    NOVA_OUTPUT_PART = 5
+};
 
 typedef struct nova_buffer {
     uint32_t kind;
-    uint32_t reserved; /* 0 */
-    uint64_t value;    /* index (argument, output) or byte offset (workspace, constant, sizes) */
+    uint32_t output; /* the index of the output that a NOVA_OUTPUT_PART is in; 0 for other kinds */
+    uint64_t value;  /* index (argument, output) or byte offset (the others) */
     uint64_t nbytes;
 } nova_buffer;
 

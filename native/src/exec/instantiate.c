@@ -1,7 +1,7 @@
 /* The tables of a symbolic program for given sizes: patched numbers and a workspace.
  *
  * Buffers of the workspace are placed by size, the largest first, at the lowest offset that is free
- * during their lifetime (greedy by size, as nova/passes/kernels/assign_offsets.py does it). The
+ * during their lifetime (greedy by size, as nova/passes/kernels/workspace/assign_offsets.py does it). The
  * lifetime of a buffer is from the first launch that has it as an operand to the last. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,6 +84,10 @@ static nova_status instantiate_lay_out(const nova_tables *tables, char *block, n
 {
     nova_tables_header *header = (void *)block;
     nova_buffer *buffers = instantiate_at(tables, block, tables->buffers);
+    for (uint32_t i = 0; i < tables->header->buffer_count; i++)
+        if (buffers[i].kind == NOVA_OUTPUT_PART) /* its output has another size in each call */
+            return nova_fail(error, NOVA_REFUSED, "tables-buffer-kind",
+                             "buffer %u is a part of an output of a symbolic size", i);
     uint32_t count;
     lifetime *all = instantiate_find_lifetimes(tables, &count);
     lifetime **conflicts = calloc((size_t)tables->header->buffer_count + 1, sizeof *conflicts);

@@ -38,7 +38,7 @@ static nova_status program_bind_buffers(nova_program *program, const nova_image 
     for (uint32_t i = 0; i < program->tables.header->buffer_count; i++) {
         const nova_buffer *buffer = &program->tables.buffers[i];
         program->has_arguments |= buffer->kind == NOVA_ARGUMENT;
-        program->has_outputs |= buffer->kind == NOVA_OUTPUT;
+        program->has_outputs |= buffer->kind == NOVA_OUTPUT || buffer->kind == NOVA_OUTPUT_PART;
         if (buffer->kind == NOVA_SIZES && buffer->nbytes > program->sizes_size)
             program->sizes_size = buffer->nbytes;
         if (buffer->kind != NOVA_CONSTANT)
@@ -296,6 +296,9 @@ void nova_program_bind(const nova_program *program, void *const *arguments, void
             break;
         case NOVA_OUTPUT:
             pointers[i] = outputs[buffer->value];
+            break;
+        case NOVA_OUTPUT_PART:
+            pointers[i] = (char *)outputs[buffer->output] + buffer->value;
             break;
         case NOVA_WORKSPACE:
             pointers[i] = base + buffer->value;

@@ -169,6 +169,15 @@ static nova_status plan_add_barrier(plan_state *plan, uint32_t number)
 
 /* --- the plan --------------------------------------------------------------------------------- */
 
+/* The end of a buffer in its argument or output, which may be known by a part of it only. */
+static uint64_t plan_buffer_end(const nova_buffer *buffer)
+{
+    uint64_t end = buffer->nbytes;
+    if (buffer->kind == NOVA_OUTPUT_PART && __builtin_add_overflow(end, buffer->value, &end))
+        return UINT64_MAX;
+    return end;
+}
+
 /* One address space: the workspace, then the arguments and outputs in turn, each as long as the
  * longest. */
 static nova_status plan_place_buffers(plan_state *plan)
@@ -176,19 +185,21 @@ static nova_status plan_place_buffers(plan_state *plan)
     const nova_tables_header *header = plan->tables->header;
     uint64_t longest = 0;
     for (uint32_t i = 0; i < header->buffer_count; i++)
-        if (plan->tables->buffers[i].nbytes > longest)
-            longest = plan->tables->buffers[i].nbytes;
+        if (plan_buffer_end(&plan->tables->buffers[i]) > longest)
+            longest = plan_buffer_end(&plan->tables->buffers[i]);
     for (uint32_t i = 0; i < header->buffer_count; i++) {
         const nova_buffer *buffer = &plan->tables->buffers[i];
         if (buffer->kind == NOVA_WORKSPACE || buffer->kind == NOVA_CONSTANT) {
             plan->base[i] = buffer->value;
             continue;
         }
-        uint64_t end, place = 2 * buffer->value + (buffer->kind == NOVA_OUTPUT);
-        if (buffer->value > UINT32_MAX || __builtin_mul_overflow(place + 1, longest, &end) ||
+        bool is_part = buffer->kind == NOVA_OUTPUT_PART;
+        uint64_t number = is_part ? buffer->output : buffer->value;
+        uint64_t end, place = 2 * number + (is_part || buffer->kind == NOVA_OUTPUT);
+        if (number > UINT32_MAX || __builtin_mul_overflow(place + 1, longest, &end) ||
             __builtin_add_overflow(end, header->workspace_size, &end))
             return NOVA_OUT_OF_RANGE;
-        plan->base[i] = end - longest;
+        plan->base[i] = end - longest + (is_part ? buffer->value : 0);
     }
     return NOVA_OK;
 }

@@ -19,6 +19,8 @@ uint64_t nova_run_address(const nova_device_run *r, const nova_buffer *buffer)
         return slots[buffer->value];
     case NOVA_OUTPUT:
         return slots[outputs + buffer->value];
+    case NOVA_OUTPUT_PART:
+        return slots[outputs + buffer->output] + buffer->value;
     case NOVA_WORKSPACE:
         return slots[outputs + program->output_count] + buffer->value;
     case NOVA_SIZES: /* passed by value */

@@ -260,7 +260,9 @@ bool nova_graph_has_aliases(const nova_device_program *program)
 {
     for (uint32_t i = 0; i < program->tables.header->buffer_count; i++) {
         const nova_buffer *buffer = &program->tables.buffers[i];
-        if (buffer->kind == NOVA_OUTPUT && program->alias[buffer->value] >= 0)
+        bool is_part = buffer->kind == NOVA_OUTPUT_PART;
+        if ((is_part || buffer->kind == NOVA_OUTPUT) &&
+            program->alias[is_part ? buffer->output : buffer->value] >= 0)
             return true;
     }
     return false;

@@ -161,12 +161,34 @@ static bool tables_is_string(const nova_tables *tables, uint32_t offset)
 
 /* --- buffers, kernels, launches --------------------------------------------------------------- */
 
+/* A part of an output is inside of it, and so the output has a size that is known. */
+static nova_status tables_check_output_part(const nova_buffer *part, uint32_t index,
+                                            const nova_tables_limits *limits, nova_error *error)
+{
+    if (part->output >= limits->output_count)
+        return REFUSE(error, "tables-buffer-bounds", "buffer %u is a part of output %u", index,
+                      part->output);
+    if (part->value % ALIGNMENT != 0)
+        return REFUSE(error, "tables-buffer-alignment", "buffer %u starts at %" PRIu64, index,
+                      part->value);
+    int64_t size = limits->output_nbytes != NULL ? limits->output_nbytes[part->output] : INT64_MAX;
+    if (size == NOVA_ANY_SIZE || part->value > (uint64_t)size ||
+        part->nbytes > (uint64_t)size - part->value)
+        return REFUSE(error, "tables-buffer-bounds",
+                      "buffer %u has %" PRIu64 " bytes at %" PRIu64 " of an output of %" PRId64,
+                      index, part->nbytes, part->value, size);
+    return NOVA_OK;
+}
+
 static nova_status tables_check_buffer(const nova_tables *tables, uint32_t index,
                                        const nova_tables_limits *limits, nova_error *error)
 {
     const nova_buffer *buffer = &tables->buffers[index];
-    if (buffer->reserved != 0 || buffer->kind > NOVA_SIZES)
+    if (buffer->kind > NOVA_OUTPUT_PART ||
+        (buffer->output != 0 && buffer->kind != NOVA_OUTPUT_PART))
         return REFUSE(error, "tables-buffer-kind", "buffer %u is of kind %u", index, buffer->kind);
+    if (buffer->kind == NOVA_OUTPUT_PART)
+        return tables_check_output_part(buffer, index, limits, error);
     if (buffer->kind == NOVA_SIZES) {
         bool is_all = buffer->value == 0 && buffer->nbytes <= MOST_SIZES && buffer->nbytes % 8 == 0;
         bool is_one = buffer->value < MOST_SIZES && buffer->value % 8 == 0 && buffer->nbytes == 8;

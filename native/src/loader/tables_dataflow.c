@@ -129,14 +129,17 @@ static nova_status dataflow_check_interfaces(const nova_tables *tables,
 
 /* --- the order of reads and writes ------------------------------------------------------------ */
 
-/* A buffer of the workspace; in their order, `reach` is the last end up to this one. */
+/* A buffer of the workspace, or of the memory of an output; in their order, `reach` is the last end
+ * up to this one in the same memory. */
 typedef struct {
-    uint64_t value, reach;
+    uint64_t memory, value, reach; /* memory: 0 for the workspace, else 1 + the output */
     uint32_t index;
 } placed;
 
-/* The workspace buffers by offset, and the defined values: a byte for each workspace buffer,
- * whether it has the value last written to it; then a byte for each output. */
+/* The buffers by memory and offset, and the defined values: a byte for each, whether it has the
+ * value last written to it; then a byte for each output. A write to an output, which is often one
+ * of several, leaves its parts defined: what is read from them later is memory that the program has
+ * written. */
 typedef struct {
     const nova_tables *tables;
     placed *order;
@@ -147,10 +150,23 @@ typedef struct {
     uint64_t work;
 } flow;
 
+static bool dataflow_is_placed(const nova_buffer *buffer)
+{
+    return (buffer->kind == NOVA_WORKSPACE || buffer->kind == NOVA_OUTPUT_PART) &&
+           buffer->nbytes > 0;
+}
+
+static uint64_t dataflow_memory(const nova_buffer *buffer)
+{
+    return buffer->kind == NOVA_OUTPUT_PART ? UINT64_C(1) + buffer->output : 0;
+}
+
 static int dataflow_compare(const void *a, const void *b)
 {
-    uint64_t left = ((const placed *)a)->value, right = ((const placed *)b)->value;
-    return left < right ? -1 : left > right;
+    const placed *left = a, *right = b;
+    if (left->memory != right->memory)
+        return left->memory < right->memory ? -1 : 1;
+    return left->value < right->value ? -1 : left->value > right->value;
 }
 
 static bool dataflow_sort_buffers(flow *f, uint64_t output_count)
@@ -164,14 +180,17 @@ static bool dataflow_sort_buffers(flow *f, uint64_t output_count)
         return false;
     f->outputs = f->has + buffers;
     for (uint32_t i = 0; i < buffers; i++)
-        if (f->tables->buffers[i].kind == NOVA_WORKSPACE && f->tables->buffers[i].nbytes > 0)
-            f->order[f->count++] = (placed){.value = f->tables->buffers[i].value, .index = i};
+        if (dataflow_is_placed(&f->tables->buffers[i]))
+            f->order[f->count++] = (placed){.memory = dataflow_memory(&f->tables->buffers[i]),
+                                            .value = f->tables->buffers[i].value,
+                                            .index = i};
     qsort(f->order, f->count, sizeof *f->order, dataflow_compare);
     uint64_t reach = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         const nova_buffer *buffer = &f->tables->buffers[f->order[i].index];
         uint64_t end = buffer->value + buffer->nbytes;
-        reach = end > reach ? end : reach;
+        bool is_first = i == 0 || f->order[i - 1].memory != f->order[i].memory;
+        reach = is_first || end > reach ? end : reach;
         f->order[i].reach = reach;
         f->rank[f->order[i].index] = i;
     }
@@ -189,14 +208,16 @@ static void dataflow_mark(flow *f, const nova_buffer *written, uint32_t index)
     f->has[index] = (low >= begin && high <= end) || (begin >= low && end <= high);
 }
 
-static void dataflow_write_workspace(flow *f, uint32_t index)
+static void dataflow_write_placed(flow *f, uint32_t index)
 {
     const nova_buffer *written = &f->tables->buffers[index];
-    uint64_t end = written->value + written->nbytes;
+    uint64_t end = written->value + written->nbytes, memory = dataflow_memory(written);
     uint32_t at = f->rank[index], i = at;
-    for (; i < f->count && f->order[i].value < end; i++, f->work++)
+    for (; i < f->count && f->order[i].memory == memory && f->order[i].value < end; i++, f->work++)
         dataflow_mark(f, written, f->order[i].index);
-    for (i = at; i > 0 && f->order[i - 1].reach > written->value; i--, f->work++)
+    for (i = at;
+         i > 0 && f->order[i - 1].memory == memory && f->order[i - 1].reach > written->value;
+         i--, f->work++)
         dataflow_mark(f, written, f->order[i - 1].index);
 }
 
@@ -205,7 +226,7 @@ static bool dataflow_is_ready(const flow *f, uint32_t index)
     const nova_buffer *buffer = &f->tables->buffers[index];
     if (buffer->nbytes == 0)
         return true;
-    if (buffer->kind == NOVA_WORKSPACE)
+    if (dataflow_is_placed(buffer))
         return f->has[index];
     return buffer->kind != NOVA_OUTPUT || f->outputs[buffer->value];
 }
@@ -213,8 +234,13 @@ static bool dataflow_is_ready(const flow *f, uint32_t index)
 static bool dataflow_overlap(const nova_buffer *a, const nova_buffer *b)
 {
     bool is_same = a->value == b->value && a->nbytes == b->nbytes;
-    return a->kind == NOVA_WORKSPACE && b->kind == NOVA_WORKSPACE && !is_same && a->nbytes > 0 &&
-           b->nbytes > 0 && a->value < b->value + b->nbytes && b->value < a->value + a->nbytes;
+    if (a->kind == NOVA_OUTPUT && b->kind == NOVA_OUTPUT_PART)
+        return a->value == b->output && b->nbytes > 0;
+    if (a->kind == NOVA_OUTPUT_PART && b->kind == NOVA_OUTPUT)
+        return dataflow_overlap(b, a);
+    return dataflow_is_placed(a) && dataflow_is_placed(b) &&
+           dataflow_memory(a) == dataflow_memory(b) && !is_same &&
+           a->value < b->value + b->nbytes && b->value < a->value + a->nbytes;
 }
 
 /* A written buffer is disjoint from all other buffers of the launch, or identical to one. */
@@ -262,8 +288,8 @@ static nova_status dataflow_follow_launch(flow *f, uint32_t index, bool checks, 
         const nova_buffer *buffer = &tables->buffers[operand];
         if (buffer->kind == NOVA_OUTPUT)
             f->outputs[buffer->value] = 1;
-        else if (buffer->kind == NOVA_WORKSPACE && buffer->nbytes > 0)
-            dataflow_write_workspace(f, operand);
+        else if (dataflow_is_placed(buffer))
+            dataflow_write_placed(f, operand);
     }
     f->work++;
     if (status == NOVA_OK && f->work > MOST_OVERLAPS)

@@ -116,13 +116,4 @@ class _Locations:
 
 def _overlapping(buffer: BufferSpec, candidates: Iterable[BufferSpec]) -> Iterator[BufferSpec]:
     """The buffers that a write to `buffer` clobbers: values in the workspace share memory."""
-    for candidate in candidates:
-        if candidate.kind != buffer.kind:
-            continue
-        if buffer.kind != "workspace":
-            if candidate.value == buffer.value:
-                yield candidate
-        elif candidate.value < buffer.value + buffer.nbytes and buffer.value < (
-            candidate.value + candidate.nbytes
-        ):
-            yield candidate
+    return (candidate for candidate in candidates if candidate.overlaps(buffer))

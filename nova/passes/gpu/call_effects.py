@@ -11,7 +11,7 @@ from typing import Any
 from nova.core.records import record
 from nova.ir.attributes import SIGNATURE, WORKSPACE
 from nova.ir.bindings import ir
-from nova.ir.buffers import VIEWS, nbytes
+from nova.ir.buffers import VIEWS, buffer_of_bytes, nbytes
 from nova.ir.launches import find_constant
 
 
@@ -80,12 +80,13 @@ class MainBuffers:
             value = value.owner.operation.operands[0]
         if value not in self._numbers:
             owner = value.owner.operation
-            if owner.name != "memref.view" or owner.operands[0] not in self._numbers:
+            memory = buffer_of_bytes(owner.operands[0]) if owner.name == "memref.view" else None
+            if memory not in self._numbers:
                 return None
             offset = find_constant(owner.operands[1])
             if offset is None:
                 return None
-            value, low = owner.operands[0], offset
+            value, low = memory, offset
         number = self._numbers[value]
         return ByteRange(number, low, low + size, self._may_alias[number])
 

@@ -17,7 +17,7 @@ from nova.ir.attributes import (
     TENSOR_MAPS,
 )
 from nova.ir.bindings import arith, func, ir, scf
-from nova.ir.buffers import VIEWS, nbytes
+from nova.ir.buffers import AS_BYTES, VIEWS, nbytes
 from nova.ir.context import load_device_dialects
 from nova.ir.control_flow.functions import host_functions
 from nova.ir.index import index
@@ -139,7 +139,7 @@ class _Item:
         self.shared = max(self.shared, shared)
 
 
-_VIEW_OPS = {"arith.constant", "memref.view", "memref.get_global", *VIEWS}
+_VIEW_OPS = {"arith.constant", "memref.view", "memref.get_global", AS_BYTES, *VIEWS}
 
 
 def _hoistable_views(main: Any) -> list[Any]:

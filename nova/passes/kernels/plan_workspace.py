@@ -10,7 +10,7 @@ from nova.core.records import record
 from nova.errors import LoweringError, WorkspaceError
 from nova.ir.attributes import DEVICE, IN_PLACE, SLICED, WORKSPACE
 from nova.ir.bindings import func, ir, memref
-from nova.ir.buffers import buffer_root, emit_copy, nbytes, view_as
+from nova.ir.buffers import as_bytes, buffer_root, element_bytes, emit_copy, nbytes, view_as
 from nova.ir.control_flow.functions import (
     Control,
     control_functions,
@@ -28,7 +28,6 @@ from nova.passes.base import Pass
 from nova.passes.control.region_memory import control_memory, control_work
 from nova.passes.gpu.join_updates import join_updates
 from nova.passes.gpu.slice_views import view_slices
-from nova.passes.kernels.assign_offsets import Layout, Lifetime, lay_out, order_calls
 from nova.passes.kernels.buffer_donation import (
     Known,
     can_write_in_place,
@@ -39,7 +38,14 @@ from nova.passes.kernels.buffer_donation import (
     users,
 )
 from nova.passes.kernels.kernel_copies import KernelCopies
-from nova.passes.kernels.rematerialize import Call, Recompute
+from nova.passes.kernels.workspace.assign_offsets import Lifetime, order_calls
+from nova.passes.kernels.workspace.output_memory import (
+    OutputPlaces,
+    Placement,
+    find_outputs,
+    place_buffers,
+)
+from nova.passes.kernels.workspace.rematerialize import Call, Recompute
 
 _LARGE = 64 << 20
 """Bytes of a buffer that a kernel may overwrite with its result."""
@@ -54,15 +60,18 @@ class PlanWorkspace(Pass):
     over another that is dead afterwards, where tiles allow it. Other buffers get offsets in one
     workspace, aligned to 64 bytes: they share memory by lifetime, but only as much as
     `max_workspace` requires where sharing would order independent kernels, which takes at most
-    `spare` bytes (nova/passes/kernels/assign_offsets.py). Buffers that still do not fit are
-    rematerialized (nova/passes/kernels/rematerialize.py). With symbolic sizes the runtime lays out
-    the workspace of a call, and checks the limit. The size is the attribute `nova.workspace`;
-    `nova.outputs` counts the outputs. A result that is an argument, a constant or a duplicate is
-    copied by a separate kernel. A call of a control function gets one more buffer: the workspace of
-    its regions, and the second buffers of the carries of a loop. The body of a loop updates a carry
-    in place, as `nova.in_place` says, where it does not read the old value later. With `overwrite`,
-    a kernel that changes parts of a copy of an intermediate, and a loop that updates a carry in
-    place, write to the buffer of the old value if it is dead afterwards.
+    `spare` bytes (nova/passes/kernels/workspace/assign_offsets.py). Buffers that still do not fit
+    are rematerialized (nova/passes/kernels/workspace/rematerialize.py). If the workspace is large,
+    or above the limit, buffers are in parts of outputs that are not written yet, too
+    (nova/passes/kernels/workspace/output_memory.py): a view of the output as bytes. With symbolic
+    sizes the runtime lays out the workspace of a call, and checks the limit. The size is the
+    attribute `nova.workspace`; `nova.outputs` counts the outputs. A result that is an argument, a
+    constant or a duplicate is copied by a separate kernel. A call of a control function gets one
+    more buffer: the workspace of its regions, and the second buffers of the carries of a loop. The
+    body of a loop updates a carry in place, as `nova.in_place` says, where it does not read the old
+    value later. With `overwrite`, a kernel that changes parts of a copy of an intermediate, and a
+    loop that updates a carry in place, write to the buffer of the old value if it is dead
+    afterwards.
     """
 
     name: ClassVar[str] = "plan-workspace"
@@ -162,7 +171,7 @@ class _Planner:
             join_updates(self.main, self.named)
             with ir.InsertionPoint(end), self.main.location:
                 view_slices(self.main, self.named, self.copies, len(self.arguments))
-        size = self._place_buffers()
+        size = self._place_buffers(outputs)
         set_argument_types(self.main, [])
         self._set_argument_attributes(len(self.block.arguments))
         main = Main(self.main)
@@ -346,30 +355,31 @@ class _Planner:
 
     # --- workspace ------------------------------------------------------------------------------
 
-    def _place_buffers(self) -> int:
-        buffers, layout = self._fit()
+    def _place_buffers(self, outputs: Sequence[Any]) -> int:
+        buffers, placement = self._fit(outputs)
         i8 = ir.IntegerType.get_signless(8)
-        workspace_type = ir.MemRefType.get([layout.size], i8)
+        workspace_type = ir.MemRefType.get([placement.size], i8)
         workspace = self.block.add_argument(workspace_type, self.main.location)
-        for buffer, offset in zip(buffers, layout.offsets, strict=True):
+        for number, buffer in enumerate(buffers):
             op = buffer.owner.operation
             with ir.InsertionPoint(op), op.location:
-                at = index(offset)
-                view = memref.ViewOp(buffer.type, workspace, at, []).result
+                output, offset = placement.places[number]
+                memory = workspace if output is None else as_bytes(outputs[output])
+                view = memref.ViewOp(buffer.type, memory, index(offset), []).result
             buffer.replace_all_uses_with(view)
             op.erase()
-        return layout.size
+        return placement.size
 
-    def _fit(self) -> tuple[list[Any], Layout]:
-        """The buffers and their offsets; buffers that do not fit are rematerialized."""
+    def _fit(self, outputs: Sequence[Any]) -> tuple[list[Any], Placement]:
+        """The buffers and their places; buffers that do not fit are rematerialized."""
         again = None
         totals: list[int] = []
         while True:
             buffers, lifetimes, before = self._lifetimes()
-            layout = lay_out(lifetimes, before, self.limit, self.spare)
-            totals.append(layout.size)
-            if self.limit is None or layout.size <= self.limit:
-                return buffers, layout
+            placement = self._place(buffers, lifetimes, before, outputs)
+            totals.append(placement.size)
+            if self.limit is None or placement.size <= self.limit:
+                return buffers, placement
             again = again or Recompute(self._calls)
             if not again.step():
                 least = min(totals)
@@ -380,6 +390,45 @@ class _Planner:
                 )
                 error.least = least
                 raise error
+
+    def _place(
+        self,
+        buffers: list[Any],
+        lifetimes: list[Lifetime],
+        before: list[int],
+        outputs: Sequence[Any],
+    ) -> Placement:
+        """The places of buffers in the workspace and in outputs that are not written yet."""
+        calls = [op.operation for op in self.block.operations if is_call(op.operation)]
+        memory = find_outputs(outputs, calls, self.named) if self._owns_outputs() else []
+        callees = {call: self.named[call.attributes["callee"].value] for call in calls}
+        # Loops and branches have pointers in their memory, and run programs of their own.
+        excluded = {
+            buffer_root(value)
+            for call, callee in callees.items()
+            if is_control(callee)
+            for value in call.operands
+        }
+
+        def fits(buffer: int, output: int) -> bool:
+            value, target = buffers[buffer], outputs[output]
+            if value in excluded:
+                return False
+            # The caller's arrays are aligned to their elements; those of a device to 256 bytes.
+            return self.on_device or element_bytes(value.type) <= element_bytes(target.type)
+
+        finder = OutputPlaces(lifetimes, memory, before, fits)
+        return place_buffers(finder, self.limit, self.spare, self.on_device)
+
+    def _owns_outputs(self) -> bool:
+        """Whether the memory of results has no other value before they are written.
+
+        The results of a loop body may be the memory of its carries; a buffer that the host and the
+        device share has a copy on each side; and sizes that are not known have no offsets.
+        """
+        is_region = self.module.operation.parent is not None
+        on_host = any(DEVICE.has(kernel) for kernel in kernels(self.module))
+        return not is_region and not on_host and SizeTable.of(self.main) is None
 
     def _calls(self) -> list[Call]:
         called = [*kernels(self.module), *control_functions(self.module)]

@@ -11,7 +11,7 @@ import pytest
 
 import nova
 from nova.errors import KnobError, WorkspaceError
-from nova.passes.kernels.assign_offsets import Lifetime, lay_out, order_calls
+from nova.passes.kernels.workspace.assign_offsets import Lifetime, lay_out, order_calls
 
 N = 96
 X = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from native_tasks import Loaded, Memory, Spans, load_module, load_plan
-from test_plan_workspace import Graph, graphs
+from workspace_graphs import Graph, graphs
 
 import nova
 from nova import nn
@@ -179,8 +179,9 @@ def test_random_programs(graph: Graph, serial_work: int, generous: int | None) -
     arrays = [t.data for t in [*graph.inputs, *graph.params]]
     with pytest.MonkeyPatch.context() as patch:
         if generous == 0:  # as much sharing as possible: the most orders to keep
-            patch.setattr("nova.passes.kernels.assign_offsets._GENEROUS", 1.0)
-            patch.setattr("nova.passes.kernels.assign_offsets._WINDOWS", ())
+            patch.setattr("nova.passes.kernels.workspace.assign_offsets._GENEROUS", 1.0)
+            patch.setattr("nova.passes.kernels.workspace.assign_offsets._WINDOWS", ())
+            patch.setattr("nova.passes.kernels.workspace.output_memory._LARGE", 0)
         check_all(load_plan(plan, replace(FINE, serial_work=serial_work)), arrays)
 
 
@@ -370,15 +371,20 @@ def test_more_threads_get_more_and_shorter_tasks() -> None:
 
 
 def random_tables(rng: random.Random) -> Tables:
-    """Launches of kernels over random grids, on buffers of a small workspace that overlap."""
+    """Launches of kernels over random grids, on buffers of small memory that overlap."""
     buffers = [BufferSpec("arg", 0, 256), BufferSpec("arg", 1, 256)]
-    buffers += [BufferSpec("workspace", 64 * rng.randrange(4), 256) for _ in range(5)]
+    buffers += [BufferSpec("workspace", 64 * rng.randrange(4), 256) for _ in range(4)]
+    output = len(buffers)
+    buffers += [BufferSpec("output", 0, 448)]
+    buffers += [BufferSpec("output_part", 64 * rng.randrange(4), 256, 0) for _ in range(2)]
     kernels, launches = [], []
     for number in range(rng.randrange(2, 8)):
         rank = rng.randrange(1, 4)
         grid = tuple(rng.randrange(1, 6) for _ in range(rank))
         tile = tuple(rng.randrange(1, 3) for _ in range(rank))
         operands = rng.sample(range(len(buffers)), 3)
+        if number == 0 and output not in operands:  # one launch writes it
+            operands[-1] = output
         ranges = []
         for operand, writes in ((0, False), (0, False), (1, False), (2, True)):
             strides = tuple(rng.randrange(-8, 9) for _ in range(rank))
@@ -408,8 +414,9 @@ def touched_by_tiles(tables: Tables, task: TaskSpec) -> tuple[set[tuple[int, int
             for item in tiling.ranges:
                 at = sum(s * (c + o) for s, c, o in zip(item.strides, corner, offset, strict=True))
                 buffer = tables.buffers[launch.buffers[item.operand]]
-                is_inside = buffer.kind == "workspace"
-                shift, space = (buffer.value, 2) if is_inside else (0, buffer.value)
+                is_inside = buffer.kind in ("workspace", "output_part")
+                shift = buffer.value if is_inside else 0
+                space = {"arg": buffer.value, "workspace": 2}.get(buffer.kind, 3)
                 touched[item.writes].update(
                     (space, shift + byte) for byte in range(item.low + at, item.high + at)
                 )

@@ -107,6 +107,8 @@ def space_of(buffer: Any) -> tuple[tuple[str, int], int]:
     """Where a buffer is: its space, and the byte in it."""
     if buffer.kind in ("workspace", "constant"):
         return (buffer.kind, 0), buffer.value
+    if buffer.kind == "output_part":
+        return ("output", buffer.output), buffer.value
     return (buffer.kind, buffer.value), 0
 
 

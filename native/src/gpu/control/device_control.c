@@ -47,6 +47,8 @@ uint64_t nova_control_address(const control_sink *sink, const control_frame *fra
         return frame->arguments[buffer->value];
     case NOVA_OUTPUT:
         return frame->outputs[buffer->value];
+    case NOVA_OUTPUT_PART:
+        return frame->outputs[buffer->output] + buffer->value;
     case NOVA_WORKSPACE:
         return frame->workspace + buffer->value;
     case NOVA_SIZES: /* passed by value */

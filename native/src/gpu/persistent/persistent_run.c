@@ -81,10 +81,12 @@ static nova_status persistent_choose(nova_device_run *r, persistent_binding **bi
 /* Bytes from the part of a buffer for one repetition to the next: 0 for what all share. */
 static uint64_t persistent_stride(const nova_device_program *program, const nova_buffer *buffer)
 {
-    size_t slot = buffer->value;
-    if (buffer->kind == NOVA_OUTPUT && program->alias[slot] >= 0)
+    bool is_part = buffer->kind == NOVA_OUTPUT_PART;
+    size_t slot = is_part ? buffer->output : buffer->value;
+    bool is_output = is_part || buffer->kind == NOVA_OUTPUT;
+    if (is_output && program->alias[slot] >= 0)
         slot = (size_t)program->alias[slot];
-    else if (buffer->kind == NOVA_OUTPUT)
+    else if (is_output)
         return (uint64_t)program->nbytes[program->argument_count + slot] / program->repeats;
     else if (buffer->kind != NOVA_ARGUMENT)
         return 0;

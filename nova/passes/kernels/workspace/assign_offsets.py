@@ -184,13 +184,13 @@ def _assign_offsets(
     size = 0
     for i in order:
         others = np.flatnonzero(blocked(i) & placed)
-        offsets[i] = _lowest(offsets[others], spaces[others], int(spaces[i]))
+        offsets[i] = lowest_offset(offsets[others], spaces[others], int(spaces[i]))
         size = max(size, int(offsets[i] + spaces[i]))
         placed[i] = True
     return Layout(tuple(offsets.tolist()), size)
 
 
-def _lowest(begins: np.ndarray, spaces: np.ndarray, space: int) -> int:
+def lowest_offset(begins: np.ndarray, spaces: np.ndarray, space: int) -> int:
     """The lowest offset at which `space` bytes are free."""
     by_begin = np.argsort(begins, kind="stable")
     begins = begins[by_begin]
