@@ -1,8 +1,8 @@
 /* The tables of a symbolic program for given sizes: patched numbers and a workspace.
  *
  * Buffers of the workspace are placed by size, the largest first, at the lowest offset that is free
- * during their lifetime (greedy by size, as nova/passes/kernels/workspace/assign_offsets.py does it). The
- * lifetime of a buffer is from the first launch that has it as an operand to the last. */
+ * during their lifetime (greedy by size, as nova/passes/kernels/workspace/assign_offsets.py does
+ * it). The lifetime of a buffer is from the first launch that has it as an operand to the last. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
