@@ -108,7 +108,10 @@ def pack_symbolic(tables: bytes, sizes: SymbolicSizes, tensors: Sequence[TensorS
     """The block; `tables` have placeholders, and `tensors` are the arguments, then the outputs."""
     arguments = [spec for spec in tensors if spec.role != "output"]
     extents = [~sizes.shapes[n] if n in sizes.shapes else n for t in tensors for n in t.shape]
-    expressions = [parse_size(text) for text in sizes.expressions]
+    # The least values: a size divides only what it cannot be 0 for. Representatives may be larger
+    # than the greatest values.
+    dims = {dim.name: Dim(dim.name, dim.min) for dim in sizes.dims}
+    expressions = [parse_size(text, dims) for text in sizes.expressions]
     patched = bytearray(tables)
     patches = []
     for offset in range(0, len(tables) - 7, 8):

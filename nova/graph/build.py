@@ -132,7 +132,7 @@ def _operand(op: Op, position: int, value: Any) -> Any:
     if isinstance(value, Tensor) or type(value) in _NUMBER:
         return value
     if isinstance(value, SizeExpr):  # like a Python int, it takes the dtype of the other operands
-        extent = apply(OPS["extent"], (), {"value": value, "dtype": i64})
+        extent = _extent(value)
         extent.weak = True
         return extent
     if op.is_index(position) and isinstance(value, list | tuple):
@@ -145,6 +145,22 @@ def _operand(op: Op, position: int, value: Any) -> Any:
         f"operand {position} is a {type(value).__name__}, not a tensor, array or number",
         hint="wrap data with nova.tensor(...)",
     )
+
+
+def _extent(size: SizeExpr) -> Tensor:
+    """The value of a size at run time.
+
+    A sum is computed from its terms: a remainder `n - (n // 3)*3` does not grow with its dims, and
+    `2 - n` is not positive for large ones, so no number of the IR can stand for them.
+    """
+    terms = [(SizeExpr(((factors, 1),)), count) for factors, count in size.terms if factors]
+    if len(terms) == 1 and (terms[0][1] > 0 or len(size.terms) == 1):
+        return apply(OPS["extent"], (), {"value": size, "dtype": i64})
+    total: Any = dict(size.terms).get((), 0)
+    for part, count in terms:
+        value = apply(OPS["extent"], (), {"value": part, "dtype": i64})
+        total = F.add(F.mul(value, count) if count != 1 else value, total)
+    return total
 
 
 def _stack_indices(values: Sequence[Any]) -> Tensor:

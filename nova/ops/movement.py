@@ -17,6 +17,7 @@ import numpy as np
 from nova.core.dtypes import DType, TensorType, bool_, constant
 from nova.core.sizes import (
     evaluate,
+    grows,
     is_static,
     is_static_shape,
     known_equal,
@@ -197,8 +198,9 @@ def _slice_lower(b: Any, out: TensorType, x: Any, *, starts: Any, stops: Any, st
 
 
 def _slice_vjp(F: Any, g: Any, out: Any, x: Any, *, starts: Any, stops: Any, steps: Any) -> Any:
-    if all(step == 1 for step in steps):
-        high = [n - b - m for n, b, m in zip(x.shape, starts, g.shape, strict=True)]
+    high = [n - b - m for n, b, m in zip(x.shape, starts, g.shape, strict=True)]
+    # No number of the IR stands for a remainder such as `n - (n // 4)*4`.
+    if all(step == 1 for step in steps) and all(map(grows, high)):
         return F.pad(g, starts, high)
     return F.unslice(g, x.shape, starts, steps)
 

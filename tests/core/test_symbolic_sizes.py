@@ -40,13 +40,20 @@ def random_expression(rng: random.Random, depth: int) -> str:
     left, right = (random_expression(rng, depth - 1) for _ in range(2))
     match rng.choice("+-*/mM"):
         case "/":
-            return f"(({left}) // {rng.randint(1, 8)})"
+            return f"(({left}) // {rng.choice(['B', *range(1, 9)])})"
         case "m":
             return f"min({left}, {right})"
         case "M":
             return f"max({left}, {right})"
         case sign:
             return f"(({left}) {sign} ({right}))"
+
+
+def test_quotients_by_a_symbolic_divisor_are_compared_with_their_dividend():
+    assert known_less(S - (S // B) * B, B) and known_less(-1, S % B)
+    assert known_less((S // B) * B, S + 1) and known_less(S // B, S + 1)
+    assert bounds(S % B) == (0, 99) and bounds(S // B) == (0, 99)
+    assert parse_size(str(S % B), DIMS) == S % B
 
 
 @pytest.mark.parametrize("seed", range(200))

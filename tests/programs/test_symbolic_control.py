@@ -284,6 +284,11 @@ def test_sizes_that_disagree_name_both_axes_through_a_loop() -> None:
             "takes carry as f32[B] and returns f32[B*2]",
         ),
         (
+            lambda x, y: nova.while_loop(lambda c: c.sum() > 0, lambda c: c[::2], x),
+            CarryError,
+            "takes carry as f32[B] and returns f32[(B + 1) // 2]",
+        ),
+        (
             lambda x, y: nova.cond(x.sum() > 0, lambda: x, lambda: y),
             BranchError,
             "false_fun returns f32[T] where true_fun returns f32[B]",

@@ -17,7 +17,7 @@ from nova.ir.bindings import arith, ir, memref, scf
 from nova.ir.buffers import buffer_root, element_bytes
 from nova.ir.diagnostics import place_of
 from nova.ir.dialect import SIZE
-from nova.ir.index import Index, add, compare, index, mul
+from nova.ir.index import Index, add, binary, compare, index, mul, sub
 from nova.ir.linalg.generic import shape_of
 from nova.ir.symbolic.size_table import SizeTable, active_table, least_size
 from nova.ir.symbolic.size_values import SizeValues
@@ -64,6 +64,8 @@ def load_sizes(kernel: Any, values: SizeValues) -> None:
         with ir.InsertionPoint(op), op.location:
             op.results[0].replace_all_uses_with(values.value_of(size))
         op.erase()
+    for op in find_ops(kernel, "affine.apply"):
+        _expand_symbolic_map(op, table)
     for op in find_ops(kernel, "arith.constant"):
         value = op.attributes["value"]
         if not isinstance(value, ir.IntegerAttr) or str(value.type) == "i1":
@@ -82,6 +84,56 @@ def load_sizes(kernel: Any, values: SizeValues) -> None:
         sizes = shape_of(op.operands[0])
         if not isinstance(op.results[0].type, ir.IndexType) and any(map(_may_be_zero, sizes)):
             MAY_BE_EMPTY.set(op, True)
+
+
+def _expand_symbolic_map(op: Any, table: SizeTable) -> None:
+    """Write an index map whose constants stand for sizes as arithmetic, which may load them.
+
+    Fusion composes such maps for reads through reshapes: element (i, j) of `x.reshape(n, m)` is at
+    `i * m + j`. Its results are operands of the same op: dims first, then symbols.
+    """
+    affine = op.attributes["map"].value
+    operands = list(op.operands)
+
+    def constants(expr: Any) -> list[int]:
+        if isinstance(expr, ir.AffineConstantExpr):
+            return [expr.value]
+        is_leaf = isinstance(expr, ir.AffineDimExpr | ir.AffineSymbolExpr)
+        return [] if is_leaf else [*constants(expr.lhs), *constants(expr.rhs)]
+
+    def value(expr: Any) -> Index:
+        if isinstance(expr, ir.AffineConstantExpr):
+            return int(expr.value)
+        if isinstance(expr, ir.AffineDimExpr):
+            return operands[expr.position]
+        if isinstance(expr, ir.AffineSymbolExpr):
+            return operands[affine.n_dims + expr.position]
+        first, second = value(expr.lhs), value(expr.rhs)
+        if isinstance(expr, ir.AffineAddExpr):
+            return add(first, second)
+        if isinstance(expr, ir.AffineMulExpr):
+            return mul(first, second)
+        if isinstance(expr, ir.AffineFloorDivExpr):
+            return binary("arith.divsi", sub(first, _remainder(first, second)), second)
+        if isinstance(expr, ir.AffineModExpr):
+            return _remainder(first, second)
+        raise LoweringError(
+            f"the index map {affine} with symbolic sizes", where=place_of(op.location)
+        )
+
+    [result] = affine.results
+    if all(isinstance(table.position(abs(n)), int) for n in constants(result)):
+        return
+    with ir.InsertionPoint(op), op.location:
+        op.results[0].replace_all_uses_with(index(value(result)))
+    op.erase()
+
+
+def _remainder(dividend: Index, divisor: Index) -> Index:
+    """The remainder of a division that rounds down, by a positive divisor."""
+    rest = binary("arith.remsi", dividend, divisor)
+    is_negative = compare(arith.CmpIPredicate.slt, rest, 0)
+    return arith.select(is_negative, index(add(rest, divisor)), rest)
 
 
 def _may_be_zero(size: Size) -> bool:

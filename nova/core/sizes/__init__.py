@@ -46,6 +46,7 @@ __all__ = [
     "dim",
     "evaluate",
     "find_choices",
+    "grows",
     "is_multiple",
     "is_static",
     "is_static_shape",
@@ -59,6 +60,8 @@ __all__ = [
     "substitute",
     "symbols_of",
 ]
+
+_LARGE = 1 << 30
 
 
 @user_facing
@@ -125,6 +128,11 @@ def is_multiple(size: Size, divisor: int) -> bool:
     """Whether a number divides a size for all values of the symbols."""
     remainder = size % divisor
     return isinstance(remainder, int) and remainder == 0
+
+
+def grows(size: Size) -> bool:
+    """Whether a size is a number, or takes large values for large symbols; a remainder does not."""
+    return is_static(size) or abs(evaluate(size, {d.name: _LARGE for d in symbols_of([size])})) > 64
 
 
 def ceildiv(size: Size, divisor: Size) -> Size:

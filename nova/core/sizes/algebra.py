@@ -175,7 +175,10 @@ class SizeExpr:
         return self._bounds
 
     def _quotient_bounds(self) -> Iterator[Bounds]:
-        """Bounds by `a - d + 1 <= (a // d) * d <= a`, for each term that is such a quotient."""
+        """Bounds by `a - d + 1 <= (a // d) * d <= a`, for each term that is such a quotient.
+
+        By a dim as divisor, `0 <= a // d <= a` for an a that is not negative.
+        """
         quotients = [
             (atom, n)
             for monomial, n in self._terms
@@ -184,16 +187,24 @@ class SizeExpr:
         ]
         if len(self._terms) == 1 or len(quotients) > _MOST_QUOTIENTS:
             return
+        for part, n in self._terms:  # d is a dim: n * (a // d) * d is about n * a
+            first, second = _quotient_times_divisor(part)
+            if first is not None:
+                rest = self - SizeExpr(((part, n),))
+                ends = (n * first, n * (first - second + 1))
+                least, greatest = ends if n < 0 else ends[::-1]
+                yield bounds(rest + least)[0], bounds(rest + greatest)[1]
         for atom, n in quotients:
-            if atom.function != "floordiv" or not isinstance(atom.second, int) or atom.second < 1:
+            is_number = isinstance(atom.second, int)
+            divisor = atom.second if is_number else 1
+            if atom.function != "floordiv" or divisor < 1:
                 continue
-            rest = (self - n * SizeExpr((((((atom, 1),), 1)),))) * atom.second
-            ends = (n * atom.first, n * (atom.first - atom.second + 1))
+            if not is_number and (bounds(atom.second)[0] < 1 or bounds(atom.first)[0] < 0):
+                continue
+            rest = (self - n * SizeExpr((((((atom, 1),), 1)),))) * divisor
+            ends = (n * atom.first, n * (atom.first - divisor + 1) if is_number else 0)
             least, greatest = ends if n < 0 else ends[::-1]
-            yield (
-                -(-bounds(rest + least)[0] // atom.second),
-                bounds(rest + greatest)[1] // atom.second,
-            )
+            yield -(-bounds(rest + least)[0] // divisor), bounds(rest + greatest)[1] // divisor
 
     def _corner_bounds(self) -> Bounds | None:
         powers: dict[Atom, int] = {}
@@ -539,6 +550,17 @@ def _exact_quotient(first: Size, second: Size) -> Size | None:
         rest = _added(rest, _multiplied({factor: coefficient}, divisor), -1)
         rest = {m: n for m, n in rest.items() if n}
     return _make(quotient)
+
+
+def _quotient_times_divisor(monomial: Monomial) -> tuple[Any, Any]:
+    """`a` and `d` of a product `(a // d) * d`, where d is a dim; else None."""
+    for quotient, divisor in (monomial, monomial[::-1]) if len(monomial) == 2 else ():
+        atom, dim = quotient[0], divisor[0]
+        if isinstance(atom, Compound) and isinstance(dim, Dim) and quotient[1] == divisor[1] == 1:
+            second = size_of(dim)
+            if atom.function == "floordiv" and str(atom.second) == str(second):
+                return atom.first, second
+    return None, None
 
 
 def _compound(function: str, first: Size, second: Size) -> SizeExpr:

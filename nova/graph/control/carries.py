@@ -13,6 +13,7 @@ from typing import Any
 from nova.core.dtypes import DType, TensorType, bool_, real_of
 from nova.core.location import user_location
 from nova.core.pytree import TreeDef, flatten
+from nova.core.sizes import same_shape
 from nova.errors import CarryError, NovaError
 from nova.graph.build import cast, constant, operand_dtype
 from nova.graph.control.regions import Traced, as_tensor
@@ -101,7 +102,7 @@ class Carries:
 
 def _advice(old: TensorType, new: TensorType) -> str:
     keeps = "a carried value keeps its shape and dtype"
-    if old.shape != new.shape:
+    if not same_shape(old.shape, new.shape):
         return f"{keeps}: reshape or reduce the new value, or the initial one"
     return (
         f'{keeps}: cast the new value, nova.cast(value, "{old.dtype}"), '

@@ -138,6 +138,8 @@ class SizeTable:
 
         Positions such as the last index of an axis are next to a size.
         """
+        if number < 0:
+            return -self.position(-number)
         for step in (0, 1, -1):
             if number + step > _LEAST_MARKER and self.is_symbolic(number + step):
                 return self.size(number + step) - step
