@@ -145,16 +145,16 @@ def _is_argument(value: Any) -> bool:
     return not isinstance(value, ir.OpResult)
 
 
-Known: TypeAlias = "dict[str, dict[Any, bool]]"
+InPlaceAnswers: TypeAlias = "dict[str, dict[Any, bool]]"
 """For each kernel, whether it may have a buffer as these of its inputs and these of its outputs."""
 
 
 def can_write_in_place(
-    named: Mapping[str, Any], argument: Any, target: Any, known: Known | None = None
+    named: Mapping[str, Any], argument: Any, target: Any, memo: InPlaceAnswers | None = None
 ) -> bool:
     """Whether the buffer `target` of main may be the memory of `argument`.
 
-    `named` has the functions of the module by name. `known` gains the answers for its kernels; the
+    `named` has the functions of the module by name. `memo` gains the answers for its kernels; the
     caller drops those for a kernel that it changes.
     """
     writers, readers = _calls(target), _calls(argument)
@@ -170,7 +170,7 @@ def can_write_in_place(
     sources, targets = (
         tuple(i for i, root in enumerate(roots) if root == value) for value in (argument, target)
     )
-    answers = {} if known is None else known.setdefault(name, {})
+    answers = {} if memo is None else memo.setdefault(name, {})
     key = (sources, targets)
     if key not in answers:
         answers[key] = _safe_inside(named[name], sources, targets)

@@ -18,7 +18,7 @@ SUITES = (
     "tests/ops/test_op_devices.py",
     "tests/programs/test_loops_on_device.py",
     "tests/programs/test_empty_loops.py",
-    "tests/programs/test_symbolic_control.py",
+    "tests/programs/symbolic/test_symbolic_control.py",
     "tests/devices/sizes",
     "tests/devices/test_device_math.py",
     "tests/devices/test_scalar_loops.py",
