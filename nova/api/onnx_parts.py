@@ -23,7 +23,8 @@ class DividedModel:
         self._division = Division(model, host)
         self._importer = Importer(model)
         self._make = make
-        self._programs: dict[int, Any] = {}
+        # By the number of the part: the types of its inputs, and its program.
+        self._programs: dict[int, tuple[Mapping[str, Any], Any]] = {}
         self._constants: dict[str, Any] = {}
 
     def run(self, arguments: Mapping[str, Any]) -> list[Any]:
@@ -54,9 +55,12 @@ class DividedModel:
         if not part.outputs:
             return ()
         inputs = {name: values[name] for name in part.inputs}
-        if index not in self._programs:
-            self._programs[index] = self._make(self._division.part_model(part, inputs))
-        return zip(part.outputs, self._programs[index].run(**inputs), strict=True)
+        before, program = self._programs.get(index, ({}, None))
+        types = {n: self._division.input_type(n, v, before.get(n)) for n, v in inputs.items()}
+        if program is None or types != before:
+            program = self._make(self._division.part_model(part, types))
+            self._programs[index] = types, program
+        return zip(part.outputs, program.run(**inputs), strict=True)
 
     def _on_host(self, node: Any, values: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
         model = self._division.model

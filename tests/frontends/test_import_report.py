@@ -159,6 +159,25 @@ def onnx_model() -> onnx.ModelProto:
     return make.make_model(graph, opset_imports=opsets)
 
 
+def test_a_model_that_ends_the_process_of_shape_inference() -> None:
+    """onnx's own library crashes for a LabelEncoder whose input has no type."""
+    nodes = [
+        make.make_node("Mystery", ["x"], ["words"], domain="com.example"),
+        make.make_node(
+            *("LabelEncoder", ["words"], ["y"]),
+            domain="ai.onnx.ml",
+            keys_int64s=[1],
+            values_int64s=[2],
+        ),
+    ]
+    inputs = [make.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
+    graph = make.make_graph(nodes, "g", inputs, [make.make_empty_tensor_value_info("y")])
+    domains = (("", 21), ("ai.onnx.ml", 4), ("com.example", 1))
+    model = make.make_model(graph, opset_imports=[make.make_opsetid(*d) for d in domains])
+    rows = {row.op: row.outcome for row in nova.import_report(model).rows}
+    assert rows == {"com.example.Mystery": "unsupported", "ai.onnx.ml.LabelEncoder": "not checked"}
+
+
 def test_an_onnx_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     report = nova.import_report(onnx_model(), shapes={"B": 2})
     refused = row(report, "my.Unknown", "unsupported")

@@ -8,6 +8,7 @@ file is refused: a model must not read other files of the machine.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -56,6 +57,11 @@ class OnnxModel:
         if any(n < 0 for n in shape) or prod(n or 1 for n in shape) > _MOST_ELEMENTS:
             raise OnnxError(f"{title} has the shape {shape}", where=self.name)
         if tensor.data_type == STRING:
+            if len(tensor.string_data) != prod(shape):
+                raise OnnxError(
+                    f"{title} has {len(tensor.string_data)} strings and the shape {shape}",
+                    where=self.name,
+                )
             return np.array(list(tensor.string_data), object).reshape(shape)
         if tensor.data_location == _EXTERNAL:
             return self._external(tensor, title, shape)
@@ -154,5 +160,22 @@ def _checked(model: OnnxModel) -> OnnxModel:
         raise OnnxError("the model has no graph: the file is empty or cut off", where=model.name)
     if not model.proto.opset_import:
         raise OnnxError("the model does not name its opset", where=model.name)
+    if any(isinstance(name, bytes) for name in _names(model.proto.graph)):
+        raise OnnxError("a name in the model is not UTF-8", where=model.name)
     model.opsets()
     return model
+
+
+def _names(graph: Any) -> Iterator[Any]:
+    """The names in a graph and its subgraphs; protobuf gives bytes for one that is not UTF-8."""
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        yield info.name
+        yield from (d.dim_param for d in info.type.tensor_type.shape.dim)
+    for weight in graph.initializer:
+        yield weight.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield from (attribute.name, attribute.ref_attr_name)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _names(inner)

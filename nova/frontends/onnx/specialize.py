@@ -210,7 +210,12 @@ class Specializer:
                 raise ArgumentDTypeError(
                     f"input {name!r} is {array.dtype}, the model takes {expected}"
                 )
-            array = array.astype(expected)
+            try:
+                array = array.astype(expected)
+            except (TypeError, ValueError):
+                raise ArgumentDTypeError(
+                    f"input {name!r} takes {expected}, and {value!r} has other values"
+                ) from None
         return _checked_shape(tensor, array, name)
 
 

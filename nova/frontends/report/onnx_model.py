@@ -7,6 +7,8 @@ that ONNX's shape inference finds, and nodes without such types are not checked.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -39,6 +41,7 @@ from nova.frontends.report.table import (
 )
 
 _DEFAULT_SIZE = 1
+_INFERENCE_SECONDS = 120
 
 
 class _Missing:
@@ -122,12 +125,40 @@ class _Surveyor(Importer):
     @cached_property
     def _inferred(self) -> Mapping[str, Any]:
         """The tensor types of the values of the graph, by ONNX's shape inference."""
-        try:
-            proto = onnx_package().shape_inference.infer_shapes(self.model.proto, data_prop=True)
-        except Exception:  # the C++ library raises several classes, also for models above 2 GB
-            proto = self.model.proto
+        proto = _infer_shapes(self.model.proto)
         values = [*proto.graph.value_info, *proto.graph.output]
         return {v.name: v.type.tensor_type for v in values if v.type.HasField("tensor_type")}
+
+
+_INFERENCE = """
+import sys, onnx
+model = onnx.load_model_from_string(sys.stdin.buffer.read())
+model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+sys.stdout.buffer.write(model.SerializeToString())
+"""
+
+
+def _infer_shapes(proto: Any) -> Any:
+    """The model with the types that ONNX's inference finds; the model itself if that fails.
+
+    In a process of its own, because the C++ library ends the process for some damaged models.
+    """
+    onnx = onnx_package()
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", _INFERENCE],
+            input=proto.SerializeToString(),
+            capture_output=True,
+            timeout=_INFERENCE_SECONDS,
+            check=True,
+        )
+        return onnx.load_model_from_string(run.stdout)
+    except (subprocess.SubprocessError, OSError, ValueError):  # also for models above 2 GB
+        return proto
+    except Exception as error:  # protobuf has several error classes, by back end
+        if "protobuf" not in type(error).__module__:
+            raise
+        return proto
 
 
 def _on_host(proto: Any) -> tuple[str, str]:

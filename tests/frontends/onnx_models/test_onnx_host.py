@@ -321,3 +321,66 @@ def test_the_report_names_nodes_of_the_host() -> None:
         "Neg": "supported",
     }
     assert not report.is_supported and report.error is None
+
+
+# --- programs of parts, and files that are damaged ------------------------------------------------
+
+
+def test_an_axis_that_changes_has_one_program() -> None:
+    nodes = [
+        node("NonZero", "x", outputs=["at"]),
+        node("Mul", "at", "at"),
+    ]
+    program = nova.from_onnx(model(nodes, [info("x", [8])], ["y"]))
+    made = []
+    for count in (3, 4, 5, 6, 7):
+        x = np.arange(8, dtype="f4") >= 8 - count
+        np.testing.assert_array_equal(program(x.astype("f4")), np.flatnonzero(x)[None] ** 2)
+        [(_, part)] = program._divided._programs.values()
+        made.append(part)
+    assert made[0] is not made[1] and all(part is made[1] for part in made[2:])
+
+
+def worded() -> Any:
+    nodes = [
+        node("StringSplit", "text", outputs=["parts", "counts"], delimiter=" "),
+        node("LabelEncoder", "parts", domain=ML, keys_strings=["a", "b"], values_int64s=[1, 2]),
+        node("StringNormalizer", "text", outputs=["upper"], case_change_action="UPPER"),
+    ]
+    return model(nodes, [info("text", [2], STRING)], ["y", "upper", "counts"])
+
+
+def test_names_that_are_not_utf8_are_refused() -> None:
+    data = worded().SerializeToString().replace(b"upper", b"upp\xffr")
+    with pytest.raises(errors.OnnxError, match="a name in the model is not UTF-8"):
+        nova.from_onnx(data)
+
+
+def test_a_tensor_with_too_few_strings_is_refused() -> None:
+    proto = model([node("Concat", "x", "w", axis=0)], [info("x", [1], STRING)], ["y"])
+    proto.graph.initializer.append(helper.make_tensor("w", STRING, [2], ["a", "b"]))
+    del proto.graph.initializer[0].string_data[1]
+    with pytest.raises(errors.OnnxError, match=r"'w' has 1 strings and the shape \(2,\)"):
+        nova.from_onnx(proto)(["c"])
+
+
+def test_words_for_numbers_are_refused() -> None:
+    program = nova.from_onnx(model([node("Neg", "x")], [info("x", [2])], ["y"]))
+    with pytest.raises(errors.ArgumentDTypeError, match=r"takes float32, and .* has other values"):
+        program(["a", "b"])
+
+
+def test_damaged_models_raise_errors_of_nova() -> None:
+    random = np.random.default_rng(0)
+    box = np.array([[[0, 0, 1, 1], [2, 2, 3, 3]]], "f4")
+    for proto, feed in ((worded(), [["a b", "b"]]), (detector(), [floats(1, 2, 5), box])):
+        original = proto.SerializeToString()
+        refused = 0
+        for _ in range(200):
+            data = np.frombuffer(original, np.uint8).copy()
+            data[random.integers(data.size, size=2)] = random.integers(256, size=2)
+            try:
+                nova.from_onnx(data.tobytes()).run(*feed)
+            except errors.NovaError:
+                refused += 1
+        assert refused > 50

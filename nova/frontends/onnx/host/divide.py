@@ -23,9 +23,6 @@ from nova.frontends.onnx.read import OnnxModel
 from nova.frontends.onnx.rows import load_rows
 from nova.frontends.onnx.table import ML, ROWS
 
-# A weight with more elements decides no shape.
-_MOST_INFERRED = 1 << 10
-
 
 @record
 class DevicePart:
@@ -160,11 +157,10 @@ class Division:
 
     # --- models of parts --------------------------------------------------------------------------
 
-    def part_model(self, part: DevicePart, values: Mapping[str, Any]) -> OnnxModel:
-        """The model of a part; `values` are examples of its inputs."""
-        onnx = onnx_package()
-        empty = onnx.helper.make_empty_tensor_value_info
-        infos = [self._input_info(name, values[name]) for name in part.inputs]
+    def part_model(self, part: DevicePart, types: Mapping[str, Any]) -> OnnxModel:
+        """The model of a part; `types` has the ValueInfoProto of each input by name."""
+        empty = onnx_package().helper.make_empty_tensor_value_info
+        infos = [types[name] for name in part.inputs]
         return self._sub_model(part.nodes, infos, [empty(name) for name in part.outputs])
 
     def constant_model(self, names: Iterable[str]) -> OnnxModel:
@@ -179,7 +175,7 @@ class Division:
         used |= {output.name for output in outputs}
         helper = onnx_package().helper
         weights = [self.weights[name] for name in sorted(used & self.weights.keys())]
-        graph = helper.make_graph(nodes, self.graph.name or "part", inputs, outputs, weights)
+        graph = helper.make_graph(nodes, "part", inputs, outputs, weights)
         source = self.model.proto
         proto = helper.make_model(
             graph,
@@ -189,71 +185,33 @@ class Division:
         )
         return OnnxModel(proto, self.model.name, self.model.folder)
 
-    def _input_info(self, name: str, value: Any) -> Any:
-        """The declared type of an input of a part: what inference says of it, or its example."""
+    def input_type(self, name: str, value: Any, before: Any | None) -> Any:
+        """The type of an input of a part: the declared one, or that of its values.
+
+        An axis has the size that all calls have had; an axis with several sizes has none. `before`
+        is the type of earlier calls.
+        """
         if name in self.inputs:
             return self.inputs[name]
-        inferred = self._inferred().get(name)
-        if inferred is not None and _describes(inferred.type, value):
-            return inferred
         helper = onnx_package().helper
         items = value if isinstance(value, list) else [value]
-        if not items or not isinstance(items[0], np.ndarray):
-            raise UnsupportedOpError(f"the type of {name!r}, between two parts, is not known")
+        if not items or not all(isinstance(item, np.ndarray) for item in items):
+            raise UnsupportedOpError(
+                f"{name!r} goes from one part to another and is not a tensor or a list of tensors",
+                where=self.model.name,
+                hint="NonZero and other ops of the host divide a model: docs/onnx.md",
+            )
         element = helper.np_dtype_to_tensor_dtype(items[0].dtype)
         if isinstance(value, list):
             return helper.make_tensor_sequence_value_info(name, element, None)
-        return helper.make_tensor_value_info(name, element, None)
-
-    def _inferred(self) -> Mapping[str, Any]:
-        """Types by ONNX's shape inference; declared ones may be stale and large weights are cut."""
-        if not hasattr(self, "_types"):
-            onnx = onnx_package()
-            helper = onnx.helper
-            weights = [w for w in self.weights.values() if np.prod(w.dims) <= _MOST_INFERRED]
-            inputs = [*self.inputs.values()]
-            for weight in self.weights.values():
-                if np.prod(weight.dims) > _MOST_INFERRED:
-                    inputs.append(
-                        helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
-                    )
-            outputs = [helper.make_empty_tensor_value_info(name) for name in self.outputs]
-            graph = helper.make_graph(self.nodes, "part", inputs, outputs, weights)
-            source = self.model.proto
-            proto = helper.make_model(
-                graph,
-                opset_imports=list(source.opset_import),
-                functions=list(source.functions),
-                ir_version=source.ir_version,
-            )
-            try:
-                proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-            except Exception:  # the C++ library raises several classes
-                self._types: dict[str, Any] = {}
-            else:
-                values = (*proto.graph.value_info, *proto.graph.output)
-                self._types = {value.name: value for value in values}
-        return self._types
-
-
-def _describes(type_: Any, value: Any) -> bool:
-    """Whether an inferred type is complete, and that of a value."""
-    if isinstance(value, list):
-        element = type_.sequence_type.elem_type.tensor_type.elem_type
-        return bool(type_.HasField("sequence_type") and element)
-    if value is None or not type_.HasField("tensor_type"):
-        return value is None and type_.HasField("optional_type")
-    tensor = type_.tensor_type
-    if not tensor.elem_type:
-        return False
-    dims = list(tensor.shape.dim)
-    return not tensor.HasField("shape") or (
-        len(dims) == value.ndim
-        and all(
-            not d.HasField("dim_value") or d.dim_value == n
-            for d, n in zip(dims, value.shape, strict=True)
-        )
-    )
+        sizes: list[int | None] = list(value.shape)
+        if before is not None and len(before.type.tensor_type.shape.dim) == len(sizes):
+            dims = before.type.tensor_type.shape.dim
+            sizes = [
+                n if d.HasField("dim_value") and d.dim_value == n else None
+                for d, n in zip(dims, sizes, strict=True)
+            ]
+        return helper.make_tensor_value_info(name, element, sizes)
 
 
 _CLASSIFIERS = {
