@@ -24,8 +24,8 @@ from nova.ir.control_flow.functions import region_modules
 from nova.ir.diagnostics import Diagnostic, capture_diagnostics
 from nova.ir.dialect import DIALECT
 from nova.ir.linalg.attribute_cache import attribute_cache
-from nova.ir.mlir_threads import mlir_threads
 from nova.ir.walk import contains_dialect
+from nova.passes.mlir_threads import mlir_threads
 
 # The pass managers of each context: the first run of one collects the patterns of all ops.
 _MANAGERS: WeakKeyDictionary[ir.Context, dict[UpstreamPass, passmanager.PassManager]]
@@ -100,7 +100,7 @@ class UpstreamPass(Pass):
 
     A pass with `signs` does nothing to a module whose text contains none of them. A `parallel` one
     processes the ops inside the module in several threads of MLIR, unless they contain ops of the
-    nova dialect, which have code in Python (nova/ir/mlir_threads.py).
+    nova dialect, which have code in Python (nova/passes/mlir_threads.py).
     """
 
     name: ClassVar[str] = "upstream"

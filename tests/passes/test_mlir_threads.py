@@ -10,8 +10,8 @@ import pytest
 
 from nova import knobs
 from nova.compiler.stages import start_from_text
-from nova.ir.mlir_threads import can_start
 from nova.passes.base import UpstreamPass, run_pipeline
+from nova.passes.mlir_threads import can_start
 
 _MODULE = """
   gpu.module @m{0} {{
