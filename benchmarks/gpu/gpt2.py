@@ -4,6 +4,7 @@
     python benchmarks/gpu/gpt2.py forward [--config small]
     python benchmarks/gpu/gpt2.py loss
     python benchmarks/gpu/gpt2.py losses [--steps 100] [--table FILE]
+    python benchmarks/gpu/gpt2.py compile [--config small|medium|tiny]
     python benchmarks/gpu/gpt2.py all
 
 `step` is a training step in bf16 with AdamW; parameters and moments are f32. It prints the seconds
@@ -12,6 +13,8 @@ the queue, and the losses. With `--trace` it prints the time of each kernel of o
 is the forward pass of one sequence in bf16. `loss` is the linear layer to the vocabulary with its
 cross entropy and gradients. `losses` trains from the same weights with Nova, torch.compile and
 eager torch, and compares the losses of all steps: the two of torch differ by the noise of bf16.
+`compile` compiles the training step for an H200, on a machine without one: seconds, CPU seconds of
+the thread that lowers, and the digest of the PTX, which two versions of Nova are compared by.
 `all` runs each of these, and `step` of both sizes, in a process of its own, with traces.
 `--only nova` leaves torch out. All run on device
 `sim` too (`--device sim --config tiny --only nova`), which checks this script.
@@ -20,6 +23,7 @@ eager torch, and compares the losses of all steps: the two of torch differ by th
 from __future__ import annotations
 
 import argparse
+import hashlib
 import statistics
 import subprocess
 import sys
@@ -46,6 +50,7 @@ CONFIGS = {  # sequences of a batch, vocabulary, context, width, heads, layers
     "tiny": (2, 512, 64, 64, 2, 2),
 }
 RATE, DECAY = 3e-4, 0.01
+WORKLOADS = ("step", "forward", "loss", "losses", "compile", "all")
 ROUNDS = 7
 
 
@@ -252,6 +257,19 @@ def nova_step(args: Any, model: Any, batches: Any) -> tuple[list[float], float, 
     return values, milliseconds, memory, cold
 
 
+def print_compile(args: Any, model: Any) -> None:
+    """Compile a training step for sm_90a, without a device."""
+    args.where = {"target": "cuda:sm_90a"}
+    step, _ = nova_training(args, model)
+    (batch,) = make_batches(args.config, CONFIGS[args.config][0], 1)
+    wall, cpu = time.perf_counter(), time.thread_time()
+    lowered = step.lower(*batch)
+    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+    digest = hashlib.sha256(lowered.stages["ptx"].encode()).hexdigest()[:16]
+    print(f"compile {wall:.2f} s, CPU of this thread {cpu:.2f} s, PTX {digest}")
+    print(" ".join(f"{name} {row['seconds']:.2f}" for name, row in lowered.metrics.items()))
+
+
 def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray, float]:
     """The scores, and milliseconds of a run; converts the parameters of the model."""
     model.to("bf16")
@@ -273,7 +291,7 @@ def nova_forward(args: Any, model: Any, tokens: np.ndarray) -> tuple[np.ndarray,
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The options of a command line, with `where` programs are compiled for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workload", choices=("step", "forward", "loss", "losses", "all"))
+    parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--config", choices=tuple(CONFIGS), default="small")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--trace", action="store_true")
@@ -297,7 +315,9 @@ def main() -> None:
         compare_losses(args)
         return
     model = make_model(args.config)
-    if args.workload == "step":
+    if args.workload == "compile":
+        print_compile(args, model)
+    elif args.workload == "step":
         compare_steps(args, model)
     elif args.workload == "losses":
         compare_training(args, model)

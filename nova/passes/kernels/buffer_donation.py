@@ -145,17 +145,17 @@ def _is_argument(value: Any) -> bool:
     return not isinstance(value, ir.OpResult)
 
 
-InPlaceAnswers: TypeAlias = "dict[str, dict[Any, bool]]"
+Answers: TypeAlias = "dict[str, dict[Any, bool]]"
 """For each kernel, whether it may have a buffer as these of its inputs and these of its outputs."""
 
 
 def can_write_in_place(
-    named: Mapping[str, Any], argument: Any, target: Any, memo: InPlaceAnswers | None = None
+    named: Mapping[str, Any], argument: Any, target: Any, answers: Answers | None = None
 ) -> bool:
     """Whether the buffer `target` of main may be the memory of `argument`.
 
-    `named` has the functions of the module by name. `memo` gains the answers for its kernels; the
-    caller drops those for a kernel that it changes.
+    `named` has the functions of the module by name. `answers` gains those of its kernels: the
+    caller drops the ones of a kernel that it changes.
     """
     writers, readers = _calls(target), _calls(argument)
     writer = _first(writers)
@@ -170,11 +170,11 @@ def can_write_in_place(
     sources, targets = (
         tuple(i for i, root in enumerate(roots) if root == value) for value in (argument, target)
     )
-    answers = {} if memo is None else memo.setdefault(name, {})
+    of_kernel = {} if answers is None else answers.setdefault(name, {})
     key = (sources, targets)
-    if key not in answers:
-        answers[key] = _safe_inside(named[name], sources, targets)
-    return answers[key]
+    if key not in of_kernel:
+        of_kernel[key] = _safe_inside(named[name], sources, targets)
+    return of_kernel[key]
 
 
 def _is_carry_in_place(function: Any, call: Any, argument: Any, target: Any) -> bool:

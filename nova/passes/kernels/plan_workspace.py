@@ -29,7 +29,7 @@ from nova.passes.control.region_memory import control_memory, control_work
 from nova.passes.gpu.join_updates import join_updates
 from nova.passes.gpu.slice_views import view_slices
 from nova.passes.kernels.buffer_donation import (
-    InPlaceAnswers,
+    Answers,
     can_write_in_place,
     carries_in_place,
     delay_updates,
@@ -128,7 +128,7 @@ class _Planner:
         self.arguments = list(self.block.arguments)
         self.named = functions_by_name(module)
         self.copies = KernelCopies(self.block, self.named)
-        self.in_place: InPlaceAnswers = {}
+        self.answers: Answers = {}
 
     def plan(self, overwrite: bool) -> None:
         self._allocate_regions()
@@ -224,7 +224,7 @@ class _Planner:
         root = buffer_root(value)
         if root == argument and value.type == argument.type:
             return True
-        if _is_alloc(root) and can_write_in_place(self.named, argument, root, self.in_place):
+        if _is_alloc(root) and can_write_in_place(self.named, argument, root, self.answers):
             self._replace(root, argument)
             self._merge_arguments(argument)
             return True
@@ -246,7 +246,7 @@ class _Planner:
                     and _is_alloc(target)
                     and source.type == target.type
                     and returned not in users(source)
-                    and can_write_in_place(self.named, source, target, self.in_place)
+                    and can_write_in_place(self.named, source, target, self.answers)
                 ):
                     self._replace(target, source)
                     self._merge_arguments(source)
@@ -265,7 +265,7 @@ class _Planner:
         root = buffer_root(value)
         if root == argument and value.type == argument.type:
             return  # the new value is the old one
-        if _is_alloc(root) and can_write_in_place(self.named, argument, root, self.in_place):
+        if _is_alloc(root) and can_write_in_place(self.named, argument, root, self.answers):
             self._replace(root, argument)
             self._merge_arguments(argument)
         else:
@@ -287,7 +287,7 @@ class _Planner:
             kernel = self.copies.take(op, tuple(positions))
             if kernel is None:
                 continue
-            self.in_place.pop(kernel.name.value, None)
+            self.answers.pop(kernel.name.value, None)
             formal = list(kernel.entry_block.arguments)
             with ir.InsertionPoint.at_block_begin(kernel.entry_block), kernel.location:
                 for i in positions[:-1]:
@@ -350,7 +350,7 @@ class _Planner:
             and (_is_alloc(target) or target in outputs)
             and source.type.element_type == target.type.element_type
             and nbytes(source.type) == nbytes(target.type) >= _LARGE
-            and can_write_in_place(self.named, source, target, self.in_place)
+            and can_write_in_place(self.named, source, target, self.answers)
         )
 
     # --- workspace ------------------------------------------------------------------------------
