@@ -268,7 +268,7 @@ class TorchProgram:
                 arrays.append(as_numpy(leaf, f"argument {i}"))
                 continue
             expected = self._fixed[spec.arg.name]
-            if type(leaf) is not type(expected) or leaf != expected:
+            if not _is_same_value(leaf, expected):
                 raise ArgumentTypeError(
                     f"argument {i}, {spec.arg.name!r}, is {leaf!r}, and was {expected!r} "
                     "when the module was exported",
@@ -323,6 +323,12 @@ def _fixed_arguments(signature: Any) -> dict[str, Any]:
                 hint="pass a tensor, or leave the argument out of dynamic=",
             )
     return fixed
+
+
+def _is_same_value(value: Any, expected: Any) -> bool:
+    """Whether two Python values are of one type and equal; NaN is the same value as NaN."""
+    is_equal = value == expected or (value != value and expected != expected)
+    return type(value) is type(expected) and bool(is_equal)
 
 
 def _is_constant(spec: Any) -> bool:

@@ -14,6 +14,8 @@ from nova.core.pytree import flatten
 
 EMPTY = np.zeros(0, "f4")
 MATRICES = np.zeros((0, 3, 3), "f4")
+SIM = {"target": "cuda:sm_80", "run_mode": "sim"}
+LAUNCHES = ("graph", "persistent")
 
 
 def swapped(i: Any, v: Any) -> Any:
@@ -25,11 +27,23 @@ def incremented(i: Any, v: Any) -> Any:
 
 
 @pytest.mark.parametrize("body", [swapped, incremented])
-@pytest.mark.parametrize("options", [{}, {"target": "cuda:sm_80", "run_mode": "sim"}])
+@pytest.mark.parametrize("options", [{}, SIM])
 def test_empty_carries(body: Callable, options: dict[str, str]):
     program = nova.jit(lambda a, b: nova.fori_loop(0, 3, body, (a, b)), **options)
     first, second = program(EMPTY, EMPTY)
     assert np.shape(first) == np.shape(second) == (0,)
+
+
+@pytest.mark.parametrize("options", [{}, *({**SIM, "launch": name} for name in LAUNCHES)])
+def test_a_loop_that_reads_nothing(options: dict[str, str]):
+    """Its carry is a constant, and it ignores its slices: the loop has results only."""
+
+    def loop(x: Any) -> Any:
+        return nova.scan(lambda c, _: (c, c * nova.ones((3,), dtype="f4")), 0.5, x, unroll=1)
+
+    last, rows = nova.jit(loop, **options)(np.arange(4))
+    assert last == 0.5
+    np.testing.assert_array_equal(rows, np.full((4, 3), 0.5, np.float32))
 
 
 def test_an_empty_carry_next_to_a_count():

@@ -322,7 +322,8 @@ static nova_status container_check_regions(const nova_tables *tables,
                                            const nova_tables_limits *limits, uint8_t *checked,
                                            nova_error *error)
 {
-    if (launch->operand_count < 2 || launch->reads < 1)
+    /* A loop may depend on nothing but the number of an iteration; all others read operand 0. */
+    if (launch->operand_count < 2 || (launch->reads < 1 && control->construct != NOVA_LOOP_FOR))
         return REFUSE(error, "a control kernel has %u operands", launch->operand_count);
     bool on_device = (tables->kernels[launch->kernel].core & NOVA_CORE_MASK) == NOVA_DEVICE;
     if (control->construct == NOVA_CALL && on_device)

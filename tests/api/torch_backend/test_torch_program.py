@@ -140,6 +140,19 @@ def test_arguments_and_results_without_tensors() -> None:
         nova.from_torch(module, x, n=3, dynamic={"x": None, "n": torch.export.Dim.DYNAMIC})
 
 
+def test_nan_is_the_same_argument_as_nan() -> None:
+    class Filled(nn.Module):
+        def forward(self, x: Any, fill: float) -> Any:
+            return x.masked_fill(x < 0, fill)
+
+    x, nan = torch.tensor([1.0, -2.0]), float("nan")
+    program = nova.from_torch(Filled(), x, nan)
+    torch.testing.assert_close(program(x, nan), torch.tensor([1.0, nan]), equal_nan=True)
+    for other in (0.0, None):
+        with pytest.raises(ArgumentTypeError, match=f"'fill', is {other}, and was nan"):
+            program(x, other)
+
+
 class Sized(nn.Module):
     def forward(self, x: Any) -> Any:
         return x.sum(1), x.shape[0], (x.shape[0] + 1) * 2
