@@ -23,7 +23,7 @@ from nova.core.sizes.binding import bind_sizes
 from nova.core.user_facing import user_facing
 from nova.errors import DataDependentShapeError, NovaError, SignatureError
 from nova.frontends.onnx.element_types import is_constant
-from nova.frontends.onnx.importer import OnnxGraph
+from nova.frontends.onnx.importer import OnnxGraph, is_weight
 from nova.frontends.onnx.read import OnnxModel, read_model
 from nova.frontends.onnx.specialize import Specializer, arrays_of, results_of
 from nova.frontends.source import Source
@@ -132,7 +132,8 @@ class OnnxProgram:
         """Leave the node with these results, and those of strings, to the host."""
 
         def make(part: OnnxModel) -> OnnxProgram:
-            return OnnxProgram(Specializer(part, None, None), self._options, self._freeze)
+            specializer = Specializer(part, None, None, not self._freeze)
+            return OnnxProgram(specializer, self._options, self._freeze)
 
         self._divided = DividedModel(self._specializer.model, frozenset(results), make)
 
@@ -169,20 +170,18 @@ class OnnxProgram:
 
     def _compile(self, graph: OnnxGraph) -> Compiled:
         results = graph.results()
-        params = () if self._freeze else weights_of(results)
+        params = () if self._freeze else weights_of(results, self._specializer.model)
         return compile(results, inputs=graph.placeholders(), params=params, **self._options)
 
     def __repr__(self) -> str:
         return f"<OnnxProgram {self._specializer.model.name}({', '.join(self.input_names)})>"
 
 
-def weights_of(results: Sequence[Tensor]) -> list[Tensor]:
-    """The float initializers that results are computed from."""
-    return [
-        t
-        for t in topological(results)
-        if t.op is None and t.data is not None and t.name and t.dtype.is_float and t.ndim
-    ]
+def weights_of(results: Sequence[Tensor], model: OnnxModel) -> list[Tensor]:
+    """The float initializers that results are computed from, in the order of the file."""
+    order = {tensor.name: i for i, tensor in enumerate(model.proto.graph.initializer)}
+    weights = filter(is_weight, topological(results))
+    return sorted(weights, key=lambda weight: order.get(str(weight.name), len(order)))
 
 
 def _signature(value: Any) -> Any:
@@ -226,4 +225,5 @@ def from_onnx(
         "matmul_precision": matmul_precision,
         "max_workspace": max_workspace,
     }
-    return OnnxProgram(Specializer(read_model(model), shapes, values), options, freeze)
+    specializer = Specializer(read_model(model), shapes, values, not freeze)
+    return OnnxProgram(specializer, options, freeze)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nova.api.compiled import Compiled
+from nova.core.sizes import is_static_shape
 from nova.core.user_facing import user_facing
 from nova.errors import OptionTypeError, UnsupportedOpError
 from nova.frontends.onnx.export.writer import write_model
@@ -27,7 +28,7 @@ def to_onnx(program: Any, path: str | os.PathLike[str] | None = None) -> Any:
     if not isinstance(compiled, Compiled):
         raise OptionTypeError(
             f"to_onnx(): a {type(program).__name__} is not a compiled program",
-            hint="pass what nova.compile or nova.load gave",
+            hint="pass what nova.compile, nova.load or nova.jit(f).lower(*args) gave",
         )
     plan = compiled.plan
     for step in plan.steps:
@@ -42,6 +43,13 @@ def to_onnx(program: Any, path: str | os.PathLike[str] | None = None) -> Any:
             "the program updates its params, which an ONNX model cannot",
             hint="export the program that uses the trained params",
         )
+    arguments = [*plan.signature.inputs, *plan.signature.params]
+    for spec in arguments:
+        if not is_static_shape(spec.type.shape):
+            raise UnsupportedOpError(
+                f"{spec.name!r} has a symbolic size: {spec.type}",
+                hint="export the program of static sizes, without nova.dim and dynamic=",
+            )
     inputs, params, outputs = graph_of(plan)
     values = compiled._values.named()
     names = [spec.name for spec in plan.signature.inputs]

@@ -137,7 +137,8 @@ def _library() -> tuple[Any, Any]:
     except ImportError:
         raise TrustError(
             "signatures need the package `cryptography`, which is not installed",
-            hint="pip install cryptography, or unset NOVA_TRUSTED_KEYS to trust every file",
+            hint="pip install cryptography; to load files without a check of signatures, leave "
+            "NOVA_TRUSTED_KEYS unset",
         ) from None
     return ed25519, serialization
 

@@ -197,8 +197,11 @@ def clamp_index_scalar(s: Any, index: Any, size: Any) -> Any:
 def index_operand(dtype_: DType, title: str = "index") -> DType:
     """The dtype an index operand is cast to; DTypeError unless it holds integers."""
     if not dtype_.is_integer:
+        is_seed = title.endswith("seed")
         raise DTypeError(
             f"{title} must hold integers, not {dtype_}",
-            hint="cast it to i64",
+            hint="it comes before the options of the function: nova.dropout(x, seed, 0.5)"
+            if is_seed
+            else "cast it to i64, if the operands are in order: embedding(weight, index)",
         )
     return i64

@@ -106,12 +106,19 @@ def flat_tensors(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
-class Importer:
-    """Builds the graph of one model."""
+def is_weight(value: Tensor) -> bool:
+    """Whether a leaf is a float initializer, whose value may be that of a param."""
+    is_array = value.op is None and value.data is not None and value.ndim > 0
+    return is_array and bool(value.name) and value.dtype.is_float
 
-    def __init__(self, model: OnnxModel):
+
+class Importer:
+    """Builds the graph of one model; with `keeps_weights` no node of a weight is folded."""
+
+    def __init__(self, model: OnnxModel, keeps_weights: bool = False):
         load_rows()
         self.model = model
+        self.keeps_weights = keeps_weights
         self.sizes = SizedTensors()
         self.nodes = 0
         self.depth = 0
@@ -320,6 +327,8 @@ class Importer:
         pending = [t for value in results for t in flat_tensors(value) if t.op is not None]
         order = topological(pending)
         if any(t.data is None and t.op is None for t in order):
+            return results
+        if self.keeps_weights and any(map(is_weight, order)):
             return results
         if sum(t.type.nbytes for t in order if t.op is not None) > _MOST_FOLDED:
             return results

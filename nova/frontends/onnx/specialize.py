@@ -54,8 +54,15 @@ Shapes = Mapping[str, Any]
 class Specializer:
     """Builds the graphs of a model for arguments."""
 
-    def __init__(self, model: OnnxModel, shapes: Shapes | None, values: Mapping[str, Any] | None):
+    def __init__(
+        self,
+        model: OnnxModel,
+        shapes: Shapes | None,
+        values: Mapping[str, Any] | None,
+        keeps_weights: bool = False,
+    ):
         self.model = model
+        self.keeps_weights = keeps_weights
         self.inputs = declared_inputs(model)
         self.names = [info.name for info in self.inputs]
         self.sizes: dict[str, int] = {}
@@ -88,7 +95,7 @@ class Specializer:
         while True:
             inputs = self._inputs(arguments, fixed)
             try:
-                return Importer(self.model).build(inputs)
+                return Importer(self.model, self.keeps_weights).build(inputs)
             except OnnxValueError as error:
                 more = self._fixable(error, arguments, fixed)
                 if not more:
@@ -120,7 +127,8 @@ class Specializer:
             if shape is None:
                 raise OnnxError(f"input {info.name!r} is not a tensor of a declared rank")
             inputs[info.name] = make_placeholder(info.type.tensor_type.elem_type, shape, info.name)
-        return Importer(self.model).build({name: inputs[name] for name in self.names})
+        importer = Importer(self.model, self.keeps_weights)
+        return importer.build({name: inputs[name] for name in self.names})
 
     def _free_inputs(self) -> list[Any]:
         return [info for info in self.inputs if info.name not in self.values]

@@ -46,10 +46,11 @@ def control_vjp(
     if node.op is SCAN:
         return _Scan(node, inputs, grads, vjp_graph).gradients()
     raise GradientError(
-        "while_loop has no gradient: the number of its iterations is not known before it runs",
+        "while_loop has no gradient, nor a fori_loop with a tensor as bound: the number of its "
+        "iterations is not known before it runs",
         where=str(node.location),
-        hint="use nova.scan or nova.fori_loop with a fixed number of iterations, or stop the "
-        "gradient with .detach()",
+        hint="use nova.scan or a fori_loop with ints as bounds, which an argument of nova.jit is "
+        "with static_argnums=, or stop the gradient with .detach()",
     )
 
 

@@ -216,3 +216,10 @@ def test_what_onnx_cannot_express_is_refused() -> None:
         nova.to_onnx(step)
     with pytest.raises(errors.OptionTypeError, match="a int is not a compiled program"):
         nova.to_onnx(3)
+
+
+def test_symbolic_sizes_are_refused() -> None:
+    x = nova.input((nova.dim("n"), 3), name="x")
+    program = nova.compile(nova.relu(x), inputs=[x])
+    with pytest.raises(errors.UnsupportedOpError, match="'x' has a symbolic size: f32\\[n,3\\]"):
+        nova.to_onnx(program)

@@ -60,6 +60,31 @@ def test_a_dynamic_axis_takes_its_size_from_calls() -> None:
     assert program.compiled(np.ones((7, 64), "f4")).shape == (7, 32)
 
 
+def test_all_weights_are_params_in_the_order_of_the_file() -> None:
+    """Also those that are reshaped or transposed before their op: such nodes are not folded."""
+    shape = np.array([1, 3], "i8")
+    values = {
+        "bias": RNG.standard_normal(3).astype("f4"),
+        "W": RNG.standard_normal((3, 4)).astype("f4"),
+    }
+    nodes = [
+        helper.make_node("Transpose", ["W"], ["Wt"], perm=[1, 0]),
+        helper.make_node("Reshape", ["bias", "shape"], ["row"]),
+        helper.make_node("MatMul", ["x", "Wt"], ["y"]),
+        helper.make_node("Add", ["y", "row"], ["z"]),
+    ]
+    weights = [numpy_helper.from_array(v, n) for n, v in (values | {"shape": shape}).items()]
+    program = nova.from_onnx(
+        model(nodes, [tensor("x", [2, 4])], [tensor("z", [2, 3])], weights), freeze=False
+    )
+    assert [spec.name for spec in program.compiled.signature.params] == ["bias", "W"]
+    x = RNG.standard_normal((2, 4)).astype("f4")
+    np.testing.assert_allclose(program(x), x @ values["W"].T + values["bias"], rtol=1e-5)
+    others = [2 * value for value in values.values()]
+    result = program.compiled.run([x], others)
+    np.testing.assert_allclose(result, x @ others[1].T + others[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("shapes", [{"batch": 3}, {"x": (3, 64)}])
 @pytest.mark.parametrize("freeze", [True, False])
 def test_a_model_becomes_a_file(shapes: Any, freeze: bool, tmp_path: Path) -> None:
