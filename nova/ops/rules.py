@@ -27,8 +27,8 @@ def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
 
     A symbolic size is equal to itself and is not stretched, also if it is 1 at run time.
     """
-    first = tuple(shapes[0]) if shapes else ()
-    if all(is_static_shape(shape) and tuple(shape) == first for shape in shapes):
+    first = shapes[0] if shapes else ()
+    if type(first) is tuple and all(is_static_shape(s) and s == first for s in shapes):
         return first  # most shapes
     rank = max((len(s) for s in shapes), default=0)
     result: list[Any] = [1] * rank
