@@ -69,8 +69,8 @@ class TorchProgram:
         signature = exported.graph_signature
         # Arguments that are no tensors are those of the export.
         self._fixed = _fixed_arguments(signature)
-        inputs = [s for s in signature.input_specs if s.kind.name == "USER_INPUT"]
-        self._user_inputs = [s for s in inputs if s.arg.name not in self._fixed]
+        self._arguments = [s for s in signature.input_specs if s.kind.name == "USER_INPUT"]
+        self._user_inputs = [s for s in self._arguments if s.arg.name not in self._fixed]
         self.params: dict[str, Tensor] = {}
         self._leaves: dict[str, Tensor] = {}
         for spec in signature.input_specs:
@@ -260,10 +260,7 @@ class TorchProgram:
     def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
         """The tensors among the leaves of a call; the others must be those of the export."""
         arrays = []
-        specs = [
-            s for s in self.exported.graph_signature.input_specs if s.kind.name == "USER_INPUT"
-        ]
-        for i, (leaf, spec) in enumerate(zip(leaves, specs, strict=True)):
+        for i, (leaf, spec) in enumerate(zip(leaves, self._arguments, strict=True)):
             if spec.arg.name not in self._fixed:
                 arrays.append(as_numpy(leaf, f"argument {i}"))
                 continue

@@ -145,18 +145,7 @@ def find_ops(within: Any, *names: str) -> list[Any]:
 def contains_dialect(within: Any, dialect: str) -> bool:
     """Whether an op at any depth is one of a dialect; stops at the first."""
     prefix = f"{dialect}."
-    is_in = False
-    advance, interrupt = ir.WalkResult.ADVANCE, ir.WalkResult.INTERRUPT
-
-    def visit(op: Any) -> ir.WalkResult:
-        nonlocal is_in
-        if op.name.startswith(prefix):
-            is_in = True
-            return interrupt
-        return advance
-
-    _walk(within, visit, ir.WalkOrder.PRE_ORDER)
-    return is_in
+    return contains_op(within, lambda op: op.name.startswith(prefix))
 
 
 def contains_op(within: Any, matches: Callable[[Any], bool]) -> bool:

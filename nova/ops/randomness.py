@@ -17,7 +17,7 @@ from nova.core.dtypes import TensorType, f32, float_of, i64
 from nova.core.sizes import known_less
 from nova.errors import AttributeValueError, ShapeError
 from nova.ops.functional.common import as_tensor, number
-from nova.ops.rules import Types, index_operand, int_value, size_tuple
+from nova.ops.rules import Types, int_value, seed_operand, size_tuple
 from nova.ops.table import REQUIRED, Op, register
 
 Attrs = dict[str, Any]
@@ -141,7 +141,7 @@ def _dropout(F: Any, x: Any, seed: Any, p: float = 0.5, training: bool = True) -
 
 
 def seed_type(dtypes: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (index_operand(dtypes[0], "the seed"),)
+    return (seed_operand(dtypes[0]),)
 
 
 ROWS: tuple[Op, ...] = (

@@ -194,14 +194,18 @@ def clamp_index_scalar(s: Any, index: Any, size: Any) -> Any:
     return clamp_position(s, s.select(index < 0, index + size, index), size)
 
 
-def index_operand(dtype_: DType, title: str = "index") -> DType:
+def index_operand(
+    dtype_: DType,
+    title: str = "index",
+    hint: str = "cast it to i64, if the operands are in order: embedding(weight, index)",
+) -> DType:
     """The dtype an index operand is cast to; DTypeError unless it holds integers."""
     if not dtype_.is_integer:
-        is_seed = title.endswith("seed")
-        raise DTypeError(
-            f"{title} must hold integers, not {dtype_}",
-            hint="it comes before the options of the function: nova.dropout(x, seed, 0.5)"
-            if is_seed
-            else "cast it to i64, if the operands are in order: embedding(weight, index)",
-        )
+        raise DTypeError(f"{title} must hold integers, not {dtype_}", hint=hint)
     return i64
+
+
+def seed_operand(dtype_: DType) -> DType:
+    """The dtype that the seed of random numbers is cast to."""
+    hint = "it comes before the options of the function: nova.dropout(x, seed, 0.5)"
+    return index_operand(dtype_, "the seed", hint)

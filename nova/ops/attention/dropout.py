@@ -29,7 +29,7 @@ from nova.ops.attention.rows import (
 )
 from nova.ops.nn import as_type, widened
 from nova.ops.randomness import check_seed
-from nova.ops.rules import Types, index_operand
+from nova.ops.rules import Types, seed_operand
 from nova.ops.table import Op
 
 Attrs = dict[str, Any]
@@ -42,7 +42,7 @@ def _without(position: int, items: tuple[Any, ...]) -> tuple[Any, ...]:
 def _casts(dtypes: tuple[DType, ...], tensors: int, statistics: int = 0) -> tuple[DType, ...]:
     """Those of attention, with a seed before the mask."""
     position = tensors + statistics
-    seed = index_operand(dtypes[position], "the seed")
+    seed = seed_operand(dtypes[position])
     others = cast_operands(_without(position, dtypes), tensors, statistics)
     return (*others[:position], seed, *others[position:])
 

@@ -41,7 +41,7 @@ from nova.ops.attention.rows import (
     sum_gradients,
 )
 from nova.ops.nn import as_type, widened
-from nova.ops.rules import Types, broadcast_shapes, index_operand
+from nova.ops.rules import Types, broadcast_shapes, seed_operand
 from nova.ops.table import Op
 
 Attrs = dict[str, Any]
@@ -131,7 +131,7 @@ def _casts(
         if not dtype_.is_integer:
             raise DTypeError(f"segments of {dtype_}", hint="ids and ranges are integers: i32")
     cast = cast_operands(others, tensors, statistics)
-    seeds = [index_operand(dtype_, "the seed") for dtype_ in inserted[segments:]]
+    seeds = [seed_operand(dtype_) for dtype_ in inserted[segments:]]
     return (*cast[:first], *(i32,) * segments, *seeds, *cast[first:])
 
 
